@@ -1,0 +1,54 @@
+// Memory that the ranks of an expert-parallel group can read in each other: the same layout on
+// every rank, so that a peer's address is the peer's base + offset.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace catamount {
+
+inline constexpr int kMaxRanks = 64;
+
+// What kernels see: plain data, passed by value.
+struct PeerTable {
+  int rank = 0;
+  int ep_size = 1;
+  std::byte* base[kMaxRanks] = {};  // base[r]: rank r's heap, as this rank addresses it
+};
+
+enum class Backend : std::uint8_t { cpu, cuda };
+
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  virtual Backend backend() const = 0;
+  virtual int ep_size() const = 0;
+  virtual std::size_t heap_bytes() const = 0;
+  // The ranks this caller drives: all of them when ranks are threads or GPUs of one process.
+  virtual std::span<const int> local_ranks() const = 0;
+  // The table of a local rank.
+  virtual PeerTable table(int rank) const = 0;
+  // Makes the group usable again after a pass in which some rank never called (Error(timeout)). No
+  // rank may be inside a pass. Not needed after other errors.
+  virtual void reset() = 0;
+
+ protected:
+  PeerMemory() = default;
+};
+
+// Ranks are threads of this process (CPU backend). `heap_bytes` per rank, see
+// heap_bytes(MoeConfig). One object drives all ranks: each pass runs them in threads of its own.
+std::unique_ptr<PeerMemory> make_thread_peers(int ep_size, std::size_t heap_bytes);
+
+// The same, but the caller brings the threads: handle r drives rank r alone, and each rank's thread
+// calls the pass with its own handle. The handles share the memory.
+std::vector<std::unique_ptr<PeerMemory>> make_thread_peer_handles(int ep_size,
+                                                                  std::size_t heap_bytes);
+
+}  // namespace catamount

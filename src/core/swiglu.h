@@ -1,0 +1,61 @@
+// The activation of one element and its derivative, FP32.
+//
+//   h = g' sigmoid(alpha g') (u' + up_offset)      g' = min(gate, limit), u' = clamp(up, -limit,
+//   limit)
+//
+// Clamps are comparisons that let NaN through (fminf would replace it by the limit).
+#pragma once
+
+#include <math.h>  // ::expf, ::fabsf: for host and device
+
+#include "catamount/moe.h"
+#include "core/macros.h"
+
+namespace catamount {
+
+struct SwigluGrad {
+  float h;  // the same bits as swiglu()
+  float d_gate;
+  float d_up;
+};
+
+struct Sigmoid {
+  float value;
+  float complement;  // 1 - value, without cancellation
+};
+
+// The exponential is of a negative number: it cannot overflow.
+CATAMOUNT_HD inline Sigmoid sigmoid(float z) {
+  const float e = ::expf(-::fabsf(z));
+  const float large = 1.0F / (1.0F + e);
+  const float small = e * large;
+  return z < 0.0F ? Sigmoid{small, large} : Sigmoid{large, small};
+}
+
+CATAMOUNT_HD inline float clamp_gate(float gate, const Swiglu& p) {
+  return gate > p.limit ? p.limit : gate;
+}
+CATAMOUNT_HD inline float clamp_up(float up, const Swiglu& p) {
+  return up > p.limit ? p.limit : (up < -p.limit ? -p.limit : up);
+}
+
+CATAMOUNT_HD inline float swiglu(float gate, float up, const Swiglu& p) {
+  const float g = clamp_gate(gate, p);
+  return g * sigmoid(p.alpha * g).value * (clamp_up(up, p) + p.up_offset);
+}
+
+// A clamp passes the gradient on its bounds and inside, and stops it outside, as torch's does.
+CATAMOUNT_HD inline SwigluGrad swiglu_grad(float gate, float up, float d_h, const Swiglu& p) {
+  const float g = clamp_gate(gate, p);
+  const float u = clamp_up(up, p) + p.up_offset;
+  const Sigmoid s = sigmoid(p.alpha * g);
+  const float act = g * s.value;
+  // d(g sigmoid(alpha g))/dg; the small factors first, so that a huge g meets the zero they make.
+  const float d_act = s.value + g * (p.alpha * (s.value * s.complement));
+  // Times 0 rather than replaced by 0: a NaN in d_h stays visible.
+  const float gate_passes = gate > p.limit ? 0.0F : 1.0F;
+  const float up_passes = up > p.limit || up < -p.limit ? 0.0F : 1.0F;
+  return {act * u, d_h * gate_passes * u * d_act, d_h * up_passes * act};
+}
+
+}  // namespace catamount
