@@ -71,7 +71,9 @@ struct MoeConfig {
   RouterWeight router_weight = RouterWeight::in_combine;
   Keep keep = Keep::pre_activations;
   Swiglu swiglu;
-  double timeout_s = 60.0;   // a wait longer than this ends in Error(timeout)
+  double timeout_s = 60.0;  // a wait longer than this ends in Error(timeout)
+  int reserve_sms = 0;      // CUDA: SMs left to other kernels
+  int comm_sms = 0;         // CUDA: SMs that only move rows (the classic way; 0: every SM computes)
   int threads_per_rank = 0;  // CPU backend: 0 = the machine's threads over the ranks driven here
 
   std::int64_t num_local_experts() const noexcept { return num_experts / ep_size; }
@@ -165,13 +167,25 @@ std::size_t heap_bytes(const MoeConfig& config);
 // Bytes of ForwardArgs::saved on each rank.
 std::size_t saved_bytes(const MoeConfig& config);
 
+// A CUDA stream (cudaStream_t). The CPU backend runs at once and takes no notice.
+struct Stream {
+  void* handle = nullptr;
+};
+
 // Runs the pass on every rank that `peers` drives from this caller (`peers.local_ranks()`, in that
 // order). Collective: each rank of the group must make the same call with the same configuration.
+// On CUDA the call returns once the work is on the stream.
 //
 // Errors: invalid_argument (a tensor or size that does not fit: raised before anything is written),
 // invalid_routing (an id outside [-1, E): no rank writes its out), timeout (a rank never arrived).
-// After an Error the library and the peer memory are usable again.
-void forward(PeerMemory& peers, const MoeConfig& config, std::span<const ForwardArgs> ranks);
-void backward(PeerMemory& peers, const MoeConfig& config, std::span<const BackwardArgs> ranks);
+// What the device finds is raised by synchronize or by the next pass on the same peers. After an
+// Error the library and the peer memory are usable again.
+void forward(PeerMemory& peers, const MoeConfig& config, std::span<const ForwardArgs> ranks,
+             Stream stream = {});
+void backward(PeerMemory& peers, const MoeConfig& config, std::span<const BackwardArgs> ranks,
+              Stream stream = {});
+
+// Waits until the passes issued on `stream` are done, and raises the first error they met.
+void synchronize(PeerMemory& peers, Stream stream = {});
 
 }  // namespace catamount

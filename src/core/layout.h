@@ -106,7 +106,8 @@ struct HeapLayout {
   std::size_t bytes = 0;
 
   explicit HeapLayout(const MoeConfig& config) {
-    const ScheduleConfig schedule = schedule_config(config, true, {1, 0, 0, 1, 1});
+    const ScheduleConfig schedule =
+        schedule_config(config, true, {TileSet::sm90_bf16, 1, 0, 0, 1, 1});
     const bool quantized = config.precision != Precision::bf16;
     const bool shared = config.shared_intermediate > 0;
     const bool may_macrobatch = capacity_blocks(config) < max_blocks(config);

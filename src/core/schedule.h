@@ -30,6 +30,7 @@ inline constexpr int kNumQueues = 2;
 // What is known before the pass, the same on host and device.
 struct ScheduleConfig {
   bool backward = false;
+  TileSet tile_set = TileSet::cpu;
   int ep_size = 1;
   int num_local_experts = 1;
   std::int64_t hidden = 0;
@@ -64,6 +65,7 @@ struct ScheduleConfig {
   CATAMOUNT_HD std::int32_t num_counters() const { return kNumStages * max_units() + 1; }
   CATAMOUNT_HD std::int32_t finished_counter() const { return kNumStages * max_units(); }
 
+  CATAMOUNT_HD TileShape tile(Stage stage) const { return tile_shape(tile_set, stage); }
   CATAMOUNT_HD std::int64_t width(bool shared) const {
     return shared ? shared_intermediate : intermediate;
   }
@@ -84,15 +86,15 @@ struct ScheduleConfig {
       default:
         return 1;
     }
-    return static_cast<std::int32_t>(ceil_div(columns, tile_shape(stage).n));
+    return static_cast<std::int32_t>(ceil_div(columns, tile(stage).n));
   }
   // Tiles along M of a wgrad. gate and up are cut apart, so that no tile holds rows of both.
   CATAMOUNT_HD std::int32_t m_tiles(Stage stage, bool shared) const {
     if (stage == Stage::down_wgrad) {
-      return static_cast<std::int32_t>(ceil_div(hidden, tile_shape(stage).m));
+      return static_cast<std::int32_t>(ceil_div(hidden, tile(stage).m));
     }
     if (stage == Stage::gate_up_wgrad) {
-      return 2 * static_cast<std::int32_t>(ceil_div(width(shared), tile_shape(stage).m));
+      return 2 * static_cast<std::int32_t>(ceil_div(width(shared), tile(stage).m));
     }
     return 1;
   }

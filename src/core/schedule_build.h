@@ -192,8 +192,8 @@ CATAMOUNT_HD inline void build_schedule(const ScheduleConfig& config, std::int64
       if (tables.pieces[p].num_blocks == 0) emitter.emit_wgrads(p);
     }
   }
-  // At least one, also without tokens: it waits for the last barrier, before which no rank may leave
-  // the pass and change what it has published.
+  // At least one, also without tokens: it waits for the last barrier, before which no rank may
+  // leave the pass and change what it has published.
   const Run sums{0, 0, 0, 0, false};
   const std::int64_t num_sums = ceil_div(tokens, config.tokens_per_sum);
   emitter.emit(Queue::compute, out->final_stage(), sums, num_sums > 0 ? num_sums : 1);

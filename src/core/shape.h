@@ -49,6 +49,7 @@ inline RowFormat intermediate_row(const MoeConfig& config, bool shared) {
 
 // Worker and tile numbers of a backend: the part of a schedule that is a choice.
 struct ScheduleTuning {
+  TileSet tile_set;
   std::int32_t group_blocks;
   std::int32_t lag_tasks;
   std::int32_t lead_runs;
@@ -60,6 +61,7 @@ inline ScheduleConfig schedule_config(const MoeConfig& config, bool backward,
                                       const ScheduleTuning& tuning) {
   ScheduleConfig s;
   s.backward = backward;
+  s.tile_set = tuning.tile_set;
   s.ep_size = config.ep_size;
   s.num_local_experts = static_cast<int>(config.num_local_experts());
   s.hidden = config.hidden;

@@ -16,22 +16,27 @@ struct TileShape {
   int n;
 };
 
-// gate_up: 128 columns of gate and the same 128 of up make one 128x256 accumulator, so that swiglu
-// stays inside a thread. The same on down_dgrad, whose epilogue holds h, d_gate and d_up.
-CATAMOUNT_HD constexpr TileShape tile_shape(Stage stage) {
+// Who computes: each has the tiles that suit it.
+//
+//   cpu        128 columns of gate and the same 128 of up, 256 elsewhere: scale spans (128) stay
+//   whole sm90_bf16  a warpgroup's accumulator is 128 x 192: 96 columns of gate and the same 96 of
+//   up, so
+//              that swiglu stays inside a thread
+enum class TileSet : std::uint8_t { cpu, sm90_bf16 };
+
+CATAMOUNT_HD constexpr TileShape tile_shape(TileSet set, Stage stage) {
+  const int wide = set == TileSet::cpu ? 256 : 192;
   switch (stage) {
     case Stage::gate_up:
+      return {kBlockRows, wide / 2};
+    case Stage::down_dgrad:  // its epilogue holds dh, and makes h, d_gate and d_up of it
       return {kBlockRows, 128};
     case Stage::down:
-      return {kBlockRows, 256};
-    case Stage::down_dgrad:
-      return {kBlockRows, 128};
     case Stage::gate_up_dgrad:
-      return {kBlockRows, 256};
+      return {kBlockRows, wide};
     case Stage::down_wgrad:
-      return {128, 256};
     case Stage::gate_up_wgrad:
-      return {128, 256};
+      return {128, wide};
     default:
       return {kBlockRows, 1};
   }

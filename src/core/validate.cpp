@@ -202,6 +202,8 @@ void validate(const MoeConfig& c) {
         kMaxRows / (c.topk * c.ep_size), c.max_tokens);
   check(c.capacity_rows >= 0, "capacity_rows must not be negative, got {}", c.capacity_rows);
   check(c.timeout_s > 0, "timeout_s must be positive, got {}", c.timeout_s);
+  check(c.reserve_sms >= 0 && c.comm_sms >= 0,
+        "reserve_sms and comm_sms must not be negative, got {} and {}", c.reserve_sms, c.comm_sms);
   check(c.threads_per_rank >= 0, "threads_per_rank must not be negative, got {}",
         c.threads_per_rank);
   check(c.swiglu.limit > 0, "swiglu.limit must be positive (infinity: no clamp), got {}",

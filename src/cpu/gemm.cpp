@@ -34,7 +34,7 @@ struct Scratch {
 
 Scratch& thread_scratch() {
   thread_local const auto scratch = std::make_unique_for_overwrite<Scratch>();
-  return *scratch;
+  return *scratch;  // NOLINT(clang-analyzer-cplusplus.NewDelete): takes thread_local for a local
 }
 
 // oneDNN asks OpenMP how many threads to start. OpenMP keeps that number per calling thread, so it

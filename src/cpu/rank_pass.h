@@ -15,7 +15,7 @@
 namespace catamount::cpu {
 
 // Tuning of the CPU's schedule: whole row blocks move at once, and a small lag shows the overlap.
-inline constexpr ScheduleTuning kTuning{4, 16, 2, kBlockRows, 64};
+inline constexpr ScheduleTuning kTuning{TileSet::cpu, 4, 16, 2, kBlockRows, 64};
 
 // A view of the buffers of one pass. Pools hold row block b in slot b % capacity.
 struct RankPass {

@@ -32,6 +32,9 @@ float router_grad(const RankPass& pass, std::int64_t pool_row);
 struct ColumnSpan {
   std::int64_t begin, size;
 };
+constexpr TileShape tile_shape(Stage stage) {
+  return catamount::tile_shape(kTuning.tile_set, stage);
+}
 inline ColumnSpan columns(Stage stage, std::int32_t n, std::int64_t total) {
   const std::int64_t begin = static_cast<std::int64_t>(n) * tile_shape(stage).n;
   return {begin, std::min<std::int64_t>(tile_shape(stage).n, total - begin)};

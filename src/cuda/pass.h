@@ -6,7 +6,10 @@
 
 namespace catamount::cuda {
 
-void forward(PeerMemory& peers, const MoeConfig& config, std::span<const ForwardArgs> ranks);
-void backward(PeerMemory& peers, const MoeConfig& config, std::span<const BackwardArgs> ranks);
+void forward(PeerMemory& peers, const MoeConfig& config, std::span<const ForwardArgs> ranks,
+             Stream stream);
+void backward(PeerMemory& peers, const MoeConfig& config, std::span<const BackwardArgs> ranks,
+              Stream stream);
+void synchronize(PeerMemory& peers, Stream stream);
 
 }  // namespace catamount::cuda

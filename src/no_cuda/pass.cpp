@@ -5,12 +5,18 @@
 
 namespace catamount::cuda {
 
-void forward(PeerMemory&, const MoeConfig&, std::span<const ForwardArgs>) {
+namespace {
+[[noreturn]] void fail_without_cuda() {
   fail(ErrorCode::not_available, "this build has no CUDA backend: configure with preset cuda");
 }
+}  // namespace
 
-void backward(PeerMemory&, const MoeConfig&, std::span<const BackwardArgs>) {
-  fail(ErrorCode::not_available, "this build has no CUDA backend: configure with preset cuda");
+void forward(PeerMemory&, const MoeConfig&, std::span<const ForwardArgs>, Stream) {
+  fail_without_cuda();
 }
+void backward(PeerMemory&, const MoeConfig&, std::span<const BackwardArgs>, Stream) {
+  fail_without_cuda();
+}
+void synchronize(PeerMemory&, Stream) { fail_without_cuda(); }
 
 }  // namespace catamount::cuda
