@@ -9,6 +9,7 @@
 #include <math.h>  // ::expf, ::fabsf: for host and device
 
 #include "catamount/moe.h"
+#include "core/dtype.h"
 #include "core/macros.h"
 
 namespace catamount {
@@ -37,6 +38,18 @@ CATAMOUNT_HD inline float clamp_gate(float gate, const Swiglu& p) {
 }
 CATAMOUNT_HD inline float clamp_up(float up, const Swiglu& p) {
   return up > p.limit ? p.limit : (up < -p.limit ? -p.limit : up);
+}
+
+// A pre-activation as backward will find it: BF16, on the same side of the clamp as the FP32 value.
+// Plain rounding would move values just beyond the limit onto it, where the gradient passes.
+CATAMOUNT_HD inline Bf16 kept_pre_activation(float value, float limit) {
+  Bf16 kept = to_bf16(value);
+  const float magnitude = ::fabsf(value);
+  const float rounded = ::fabsf(to_float(kept));
+  // Neighbouring codes are neighbouring magnitudes, whatever the sign.
+  if (magnitude > limit && rounded <= limit) ++kept.bits;
+  if (magnitude <= limit && rounded > limit) --kept.bits;
+  return kept;
 }
 
 CATAMOUNT_HD inline float swiglu(float gate, float up, const Swiglu& p) {

@@ -36,8 +36,11 @@ void gate_up(RankPass& pass, const Task& task, Worker& worker) {
       }
     }
     if (kept.data != nullptr) {
-      kept.format.store_span(kept.row(row0 + i), cols.begin, cols.size, gate);
-      kept.format.store_span(kept.row(row0 + i), width + cols.begin, cols.size, up);
+      auto* kept_gate = reinterpret_cast<Bf16*>(kept.row(row0 + i)) + cols.begin;
+      for (std::int64_t j = 0; j < cols.size; ++j) {
+        kept_gate[j] = kept_pre_activation(gate[j], pass.config.swiglu.limit);
+        kept_gate[width + j] = kept_pre_activation(up[j], pass.config.swiglu.limit);
+      }
     }
     if (pass.schedule.config.backward) continue;
     const float weight = scale_h ? pass.row_weight(shared, task.block, i) : 1.0F;

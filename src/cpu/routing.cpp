@@ -2,6 +2,7 @@
 #include "core/routing.h"
 
 #include "core/check.h"
+#include "cpu/barrier.h"
 #include "cpu/stages.h"
 
 namespace catamount::cpu {
@@ -19,7 +20,10 @@ void build_routing_tables(RankPass& pass) {
       pass.bytes_pulled += in.tokens * config.topk * ((in.topk_idx_is_64bit != 0 ? 8 : 4) + 4);
     }
   }
+  // Every rank finds the same fault. They part at the last barrier, so that nobody's ids go away
+  // while another still reads them.
   if (const RoutingFault fault = find_bad_id(shape, slots.data()); fault.found) {
+    arrive_and_wait(pass, Barrier::last);
     fail(ErrorCode::invalid_routing, "topk_idx[{}, {}] of rank {} must be in [-1, {}), got {}",
          fault.token, fault.slot, fault.rank, config.num_experts, fault.expert);
   }

@@ -1,0 +1,133 @@
+// The fused BF16 forward kernel for SM90a: one persistent CTA an SM, warps with roles.
+//
+//   warp 0      loader       operands of tiles into the ring (TMA)
+//   warp 1      scheduler    claims compute tasks, waits for their inputs, mails them
+//   warp 2      storer       results out of staging (TMA), then counters
+//   warp 3      mover        claims move tasks: rows in, rows home (bulk copies)
+//   warps 4-7   consumer 0   tasks 0, 2, 4 ... of the CTA: wgmma, epilogue; final sums
+//   warps 8-11  consumer 1   tasks 1, 3, 5 ...
+//
+// docs/forward_kernel.md draws them with their barriers.
+#include "cuda/forward/kernel.h"
+
+#include "cuda/forward/consumer.cuh"
+#include "cuda/forward/loader.cuh"
+#include "cuda/forward/mover.cuh"
+#include "cuda/forward/scheduler.cuh"
+#include "cuda/forward/shared_storage.cuh"
+#include "cuda/forward/storer.cuh"
+#include "cuda/ptx/registers.cuh"
+
+namespace catamount::cuda {
+namespace {
+
+inline constexpr int kThreads = (1 + kConsumers) * kWarpgroup;
+
+template <int kRanks>
+struct Launch {
+  ForwardParams rank[kRanks];
+  int ctas_per_rank;
+  int comm_ctas;
+};
+
+__device__ void init_barriers(SharedStorage& s) {
+  for (int i = 0; i < kStages; ++i) {
+    ptx::mbarrier_init(&s.full[i], 1);
+    ptx::mbarrier_init(&s.empty[i], 4);
+  }
+  for (int i = 0; i < kMailSlots; ++i) {
+    ptx::mbarrier_init(&s.mail_full[i], 1);
+    ptx::mbarrier_init(&s.mail_empty[i], kMailReaders);
+  }
+  for (int i = 0; i < kConsumers; ++i) {
+    ptx::mbarrier_init(&s.staging_full[i], 4);
+    ptx::mbarrier_init(&s.staging_empty[i], 1);
+    ptx::mbarrier_init(&s.turn[i], 4);
+  }
+  for (int i = 0; i < kMoveSlots; ++i) ptx::mbarrier_init(&s.move_full[i], 1);
+  ptx::fence_mbarrier_init();
+}
+
+// False: the pass has already failed.
+__device__ bool set_up(const ForwardParams& p, SharedStorage& s, int cta) {
+  if (aborted(p)) return false;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    s.schedule = p.state->schedule;
+    init_barriers(s);
+  }
+  __syncthreads();
+  if (thread < 2 * kNumStages) {
+    s.targets[thread / 2][thread % 2] = static_cast<std::uint32_t>(
+        s.schedule.config.tasks_per_unit(static_cast<Stage>(thread / 2), thread % 2 != 0));
+  }
+  if (thread == 0 && cta == 0 && s.schedule.finished_target == 0) arrive_last(p);
+  __syncthreads();
+  return true;
+}
+
+__device__ void produce(const ForwardParams& p, SharedStorage& s, int warp, int lane, bool moves) {
+  if (warp == 0) {
+    if (lane == 0) run_loader(p, s);
+  } else if (warp == 1) {
+    run_scheduler(p, s, lane);
+  } else if (warp == 2) {
+    if (lane == 0) Storer(p, s).run();
+  } else if (moves) {
+    run_mover(p, s, CopyPipe(s.move_slots, s.move_full), lane);
+  }
+}
+
+template <int kRanks>
+__global__ void __launch_bounds__(kThreads, 1)
+    forward_kernel(const __grid_constant__ Launch<kRanks> launch) {
+  extern __shared__ __align__(1024) std::byte shared_memory[];
+  auto& s = *reinterpret_cast<SharedStorage*>(shared_memory);
+  const int rank = kRanks == 1 ? 0 : static_cast<int>(blockIdx.x) / launch.ctas_per_rank;
+  const int cta = static_cast<int>(blockIdx.x) - rank * launch.ctas_per_rank;
+  const ForwardParams& p = launch.rank[rank];
+  if (!__syncthreads_and(set_up(p, s, cta))) return;
+
+  // Uniform over the warp, and seen to be by the compiler.
+  const int warp = __shfl_sync(0xFFFFFFFF, static_cast<int>(threadIdx.x) / 32, 0);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (warp < 4) {
+    ptx::setmaxnreg_dec<40>();
+    produce(p, s, warp, lane, launch.comm_ctas == 0);
+  } else {
+    ptx::setmaxnreg_inc<232>();
+    run_consumer(p, s,
+                 Thread{warp / 4 - 1, static_cast<int>(threadIdx.x) % kWarpgroup, warp % 4, lane});
+  }
+}
+
+template <int kRanks>
+cudaError_t launch(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
+                   cudaStream_t stream) {
+  constexpr int kSharedBytes = static_cast<int>(sizeof(SharedStorage));
+  if (const cudaError_t error =
+          cudaFuncSetAttribute(forward_kernel<kRanks>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               kSharedBytes);
+      error != cudaSuccess) {
+    return error;
+  }
+  Launch<kRanks> arguments{};
+  for (int r = 0; r < num_ranks; ++r) arguments.rank[r] = ranks[r];
+  arguments.ctas_per_rank = (options.num_sms - options.reserve_sms) / num_ranks;
+  arguments.comm_ctas = options.comm_sms;
+  if (arguments.ctas_per_rank < 1) return cudaErrorInvalidConfiguration;
+  forward_kernel<kRanks><<<static_cast<unsigned>(arguments.ctas_per_rank * num_ranks), kThreads,
+                           kSharedBytes, stream>>>(arguments);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t launch_forward(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
+                           cudaStream_t stream) {
+  if (num_ranks == 1) return launch<1>(ranks, 1, options, stream);
+  if (num_ranks < 1 || num_ranks > kMaxLaunchRanks) return cudaErrorInvalidValue;
+  return launch<kMaxLaunchRanks>(ranks, num_ranks, options, stream);
+}
+
+}  // namespace catamount::cuda

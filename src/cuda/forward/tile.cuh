@@ -1,0 +1,66 @@
+// The main loop of a consumer warpgroup: one 128 x 192 tile of A B^T, sums in registers.
+//
+// Row r of the tile belongs to half r / 64; inside a half wgmma's layout gives each thread, of
+// every chunk of 8 columns, two neighbouring columns of two rows 8 apart:
+//
+//   acc[half][4 chunk + 2 i + j]   row  64 half + 16 warp + lane / 4 + 8 i
+//                                  column  8 chunk + 2 (lane % 4) + j
+#pragma once
+
+#include "cuda/device/pipeline.cuh"
+#include "cuda/forward/shared_storage.cuh"
+#include "cuda/ptx/wgmma.cuh"
+
+namespace catamount::cuda {
+
+inline constexpr int kSums = kTileColumns / 2;  // a thread's, of one half
+
+// Where a thread stands in its warpgroup.
+struct Thread {
+  int consumer;
+  int index;  // in the warpgroup
+  int warp;
+  int lane;
+  __device__ int row(int half, int i) const { return 64 * half + 16 * warp + lane / 4 + 8 * i; }
+  __device__ int column(int chunk) const { return 8 * chunk + 2 * (lane % 4); }
+};
+
+template <int kHalves>
+__device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread& thread,
+                                float (&acc0)[kSums], float (&acc1)[kSums]) {
+  constexpr std::uint32_t kNextK = 32 / 16;
+  constexpr std::uint32_t kNextHalf = 64 * 128 / 16;
+  const std::uint64_t first_a = ptx::matrix_descriptor(s.a[0]);
+  const std::uint64_t first_b = ptx::matrix_descriptor(s.b[0]);
+  const std::int32_t k_blocks = mail.k_blocks;
+  RingPosition<kStages> at(mail.ring);
+  std::uint64_t* before = nullptr;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) acc0[i] = acc1[i] = 0.0F;
+  for (std::int32_t k_block = 0; k_block < k_blocks; ++k_block) {
+    wait_parity(&s.full[at.slot], at.phase);
+    if (k_block + 1 == k_blocks && thread.lane == 0) {
+      ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
+    }
+    const std::uint64_t a = first_a + at.slot * (kBytesA / 16);
+    const std::uint64_t b = first_b + at.slot * (kBytesB / 16);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kBlockK / 16; ++k) {
+      const std::uint32_t add = k > 0 || k_block > 0 ? 1 : 0;
+      ptx::wgmma_m64n192k16(acc0, a + k * kNextK, b + k * kNextK, add);
+      if (kHalves == 2) {
+        ptx::wgmma_m64n192k16(acc1, a + kNextHalf + k * kNextK, b + k * kNextK, add);
+      }
+    }
+    ptx::wgmma_commit_group();
+    ptx::wgmma_wait_group<1>();  // the K block before
+    if (before != nullptr && thread.lane == 0) ptx::mbarrier_arrive(before);
+    before = &s.empty[at.slot];
+    at.advance();
+  }
+  ptx::wgmma_wait_group<0>();
+  if (thread.lane == 0) ptx::mbarrier_arrive(before);
+}
+
+}  // namespace catamount::cuda
