@@ -45,6 +45,7 @@ LayerCase::LayerCase(LayerCaseOptions options) : options_(std::move(options)) {
   Random random(options_.seed);
   // Scaled so that pre-activations and outputs are of order 1.
   const auto weight = [&](std::int64_t n, std::int64_t fan_in) {
+    if (!options_.random_weights) return std::vector<Bf16>(static_cast<std::size_t>(n));
     return random.normal_bf16(n, 1.0 / std::sqrt(static_cast<double>(fan_in)));
   };
   const std::int64_t s = c.shared_intermediate;

@@ -34,8 +34,9 @@ struct LayerCaseOptions {
   bool fused_gate_up = true;
   bool idx_64bit = false;
   DType grad_dtype = DType::f32;
-  bool accumulate = false;  // gradients are added to random values
-  bool save = true;         // forward keeps what backward needs
+  bool accumulate = false;     // gradients are added to random values
+  bool save = true;            // forward keeps what backward needs
+  bool random_weights = true;  // false: set_weights follows
 };
 
 // What one rank passes in and gets back.

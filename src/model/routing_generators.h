@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "model/router.h"
 
 namespace catamount::model {
 
@@ -21,15 +22,11 @@ struct RoutingSpec {
   double masked = 0.0;    // fraction of slots set to -1
 };
 
-struct Routing {
-  std::vector<std::int32_t> topk_idx;  // [T, topk]
-  std::vector<float> topk_weights;     // [T, topk], positive, summing to 1 over a token's slots
-};
-
 // "uniform", "zipf:1.2", "hot:3", "empty-rank". Raises Error(invalid_argument).
 RoutingSpec parse_routing_spec(const std::string& text);
 std::string to_string(const RoutingSpec& spec);
 
+// Weights are positive and sum to 1 over a token's slots, masked ones (-1) included.
 Routing make_routing(const RoutingSpec& spec, std::int64_t tokens, std::int64_t topk,
                      std::int64_t num_experts, int ep_size, std::uint64_t seed);
 

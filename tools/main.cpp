@@ -1,0 +1,55 @@
+// catamount: the command line. Errors are one line on stderr and exit code 2.
+#include <fmt/core.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catamount/error.h"
+#include "catamount/version.h"
+#include "commands.h"
+
+namespace {
+
+// CLI11 and the standard library may say it in several lines.
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+int report(const std::string& message) {
+  fmt::print(stderr, "catamount: error: {}\n", one_line(message));
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace catamount;
+  CLI::App app{"A mixture-of-experts layer with expert parallelism inside."};
+  app.set_version_flag("--version", std::string("catamount ") + kVersion);
+  app.require_subcommand(1);
+  app.footer("Start with `catamount run`; `catamount COMMAND --help` explains a command.");
+  try {
+    std::vector<std::pair<const char*, tools::Command>> commands;
+    commands.emplace_back("run", tools::add_run(app));
+    commands.emplace_back("verify", tools::add_verify(app));
+    commands.emplace_back("info", tools::add_info(app));
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+      return report(error.what());
+    }
+    for (const auto& [name, command] : commands) {
+      if (app.got_subcommand(name)) return command();
+    }
+  } catch (const std::exception& error) {
+    return report(error.what());
+  }
+  return 2;
+}
