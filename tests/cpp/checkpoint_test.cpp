@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/fp8.h"
+#include "io/convert.h"
 #include "io/safetensors.h"
 #include "temp_dir.h"
 
