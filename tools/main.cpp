@@ -21,6 +21,13 @@ std::string one_line(std::string text) {
   return text;
 }
 
+bool has_command(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    if (sub->get_name() == name) return true;
+  }
+  return false;
+}
+
 int report(const std::string& message) {
   fmt::print(stderr, "catamount: error: {}\n", one_line(message));
   return 2;
@@ -33,12 +40,17 @@ int main(int argc, char** argv) {
   CLI::App app{"A mixture-of-experts layer with expert parallelism inside."};
   app.set_version_flag("--version", std::string("catamount ") + kVersion);
   app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.footer("Start with `catamount run`; `catamount COMMAND --help` explains a command.");
   try {
     std::vector<std::pair<const char*, tools::Command>> commands;
     commands.emplace_back("run", tools::add_run(app));
     commands.emplace_back("verify", tools::add_verify(app));
     commands.emplace_back("info", tools::add_info(app));
+    if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
+      return report(
+          fmt::format("there is no command \"{}\": expected run, verify or info", argv[1]));
+    }
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -200,9 +200,8 @@ Command add_run(CLI::App& app) {
       "--scale", o->scale,
       "Divide hidden, intermediate and experts by this, so that a laptop can run it");
   run_app->add_option("--ranks", o->ranks, "Expert-parallel ranks (default: 8)");
-  run_app
-      ->add_option("--tokens", o->tokens, "Tokens of every rank, or one number per rank: 128,0,7")
-      ->delimiter(',');
+  run_app->add_option("--tokens", o->tokens,
+                      "Tokens of every rank, or one number per rank: 128,0,7");
   run_app->add_option("--precision", o->precision, "bf16, mxfp8, mxfp8-plain or fp8-block");
   auto* backward = run_app->add_flag("--backward,!--no-backward", o->backward,
                                      "Run the backward pass too (default)");

@@ -1,6 +1,8 @@
 #include "run_options.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -23,13 +25,20 @@ T parse_name(const char* what, const std::string& text, const std::map<std::stri
 }
 
 std::vector<std::int64_t> per_rank(const RunOptions& o) {
-  if (o.tokens.size() == 1) {
-    return std::vector<std::int64_t>(static_cast<std::size_t>(o.ranks), o.tokens[0]);
+  std::vector<std::int64_t> tokens;
+  for (const std::string& text : CLI::detail::split(o.tokens, ',')) {
+    std::int64_t number = -1;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    check(error == std::errc{} && stop == text.data() + text.size() && number >= 0,
+          "--tokens must be one number or one per rank (128,0,7), none negative, got \"{}\"",
+          o.tokens);
+    tokens.push_back(number);
   }
-  check(o.tokens.size() == static_cast<std::size_t>(o.ranks),
+  if (tokens.size() == 1) tokens.assign(static_cast<std::size_t>(o.ranks), tokens[0]);
+  check(tokens.size() == static_cast<std::size_t>(o.ranks),
         "--tokens must be one number or one for each of {} ranks, got {} numbers", o.ranks,
-        o.tokens.size());
-  return o.tokens;
+        tokens.size());
+  return tokens;
 }
 
 // `total` tokens as evenly as can be; the first ranks have the odd ones.
@@ -47,7 +56,6 @@ std::vector<T> slice(const std::vector<T>& all, std::int64_t begin, std::int64_t
 void set_common(const RunOptions& o, model::LayerCaseOptions* c) {
   check(o.ranks >= 1 && o.ranks <= kMaxRanks, "--ranks must be in [1, {}], got {}", kMaxRanks,
         o.ranks);
-  for (const std::int64_t t : o.tokens) check(t >= 0, "--tokens must not be negative, got {}", t);
   check(o.masked >= 0 && o.masked <= 1, "--masked must be in [0, 1], got {}", o.masked);
   c->config.ep_size = o.ranks;
   c->config.precision = parse_precision(o.precision);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "model/layer_case.h"
 
@@ -14,7 +13,7 @@ struct RunOptions {
   std::string preset = "small";
   std::int64_t scale = 1;
   int ranks = 8;
-  std::vector<std::int64_t> tokens = {128};  // one number, or one per rank
+  std::string tokens = "128";  // one number, or one per rank: 128,0,7
   std::string precision = "bf16";
   std::string keep = "pre-activations";
   std::string router_weight = "in-combine";

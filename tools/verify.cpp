@@ -13,7 +13,7 @@ namespace {
 std::string command_of(const RunOptions& o) {
   std::string text =
       fmt::format("catamount run --preset {} --scale {} --ranks {} --tokens {} --precision {}",
-                  o.preset, o.scale, o.ranks, fmt::join(o.tokens, ","), o.precision);
+                  o.preset, o.scale, o.ranks, o.tokens, o.precision);
   text += fmt::format(" --routing {} --masked {} --keep {} --router-weight {}", o.routing, o.masked,
                       o.keep, o.router_weight);
   return text + fmt::format(" --capacity-rows {} --seed {}", o.capacity_rows, o.seed);
@@ -45,7 +45,8 @@ std::vector<RunOptions> sweep(bool full) {
             o.ranks = ranks;
             o.tokens.clear();  // unequal ranks, the last one empty
             for (int r = 0; r < ranks; ++r) {
-              o.tokens.push_back(r + 1 == ranks && ranks > 1 ? 0 : 70 - 23 * r);
+              o.tokens += (r > 0 ? "," : "") +
+                          std::to_string(r + 1 == ranks && ranks > 1 ? 0 : 70 - 23 * r);
             }
             o.precision = precision;
             o.routing = routing;
