@@ -48,7 +48,8 @@ PassResult collect(const char* name, const std::vector<model::RankTensors>& rank
     result.sent_home += stats.bytes_sent_home;
     result.macrobatches = std::max(result.macrobatches, stats.macrobatches);
     for (const PassStats::StageTime& s : stats.stages) {
-      PassStats::StageTime& sum = result.stages.try_emplace(s.stage, s.stage, 0.0, 0).first->second;
+      PassStats::StageTime& sum = result.stages[s.stage];
+      sum.stage = s.stage;
       sum.busy_s += s.busy_s;
       sum.tasks += s.tasks;
     }

@@ -1,7 +1,7 @@
-// The fused forward kernel alone: routing and schedule come from the host, so that the kernel can be
-// checked and timed without the rest of the CUDA backend. Each case: agreement with a plain kernel
-// that sums in FP64 (on sampled tokens), then the median time, beside cuBLASLt's dense GEMMs of the
-// same size in the same run.
+// The fused forward kernel alone: routing and schedule come from the host, so that the kernel can
+// be checked and timed without the rest of the CUDA backend. Each case: agreement with a plain
+// kernel that sums in FP64 (on sampled tokens), then the median time, beside cuBLASLt's dense GEMMs
+// of the same size in the same run.
 //
 //   fused_forward [check] [time] [filter=NAME]
 //   overrides: group=N lag=N lead=N move_rows=N sum_tokens=N
@@ -26,13 +26,13 @@ using namespace catamount;
 using catamount::cuda::ForwardParams;
 using catamount::cuda::PassState;
 
-#define CUDA_OK(call)                                                                      \
-  do {                                                                                     \
-    const cudaError_t error_ = (call);                                                     \
-    if (error_ != cudaSuccess) {                                                           \
-      std::printf("%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(error_));          \
-      std::exit(1);                                                                        \
-    }                                                                                      \
+#define CUDA_OK(call)                                                             \
+  do {                                                                            \
+    const cudaError_t error_ = (call);                                            \
+    if (error_ != cudaSuccess) {                                                  \
+      std::printf("%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(error_)); \
+      std::exit(1);                                                               \
+    }                                                                             \
   } while (false)
 
 enum class Load { uniform, one_expert, skewed };
@@ -168,9 +168,12 @@ class Bench {
     config_.swiglu = c.swiglu;
     layout_ = std::make_unique<HeapLayout>(config_);
     saved_layout_ = std::make_unique<SavedLayout>(config_);
+    CUDA_OK(cudaMallocHost(&host_error_, sizeof(*host_error_)));
+    std::memset(static_cast<void*>(host_error_), 0, sizeof(*host_error_));
     make_ranks();
   }
   ~Bench() {
+    cudaFreeHost(host_error_);
     for (void* p : owned_) cudaFree(p);
   }
 
@@ -195,10 +198,11 @@ class Bench {
       auto state = std::make_unique<PassState>();
       CUDA_OK(cudaMemcpy(state.get(), r.state, sizeof(PassState), cudaMemcpyDeviceToHost));
       if (state->abort == 0) continue;
-      const cuda::ErrorRecord& e = state->error;
-      std::printf("%s: FAULT %d rank %d %s waits for %s peer %d unit %d counter %d: %llu, saw %llu\n",
-                  c_.name, int(e.fault), e.rank, to_string(e.stage), to_string(e.waits_for), e.peer,
-                  e.unit, e.counter, (unsigned long long)e.expected, (unsigned long long)e.seen);
+      const cuda::ErrorRecord& e = *host_error_;
+      std::printf(
+          "%s: FAULT %d rank %d %s waits for %s peer %d unit %d counter %d: %llu, saw %llu\n",
+          c_.name, int(e.fault), e.rank, to_string(e.stage), to_string(e.waits_for), e.peer, e.unit,
+          e.counter, (unsigned long long)e.expected, (unsigned long long)e.seen);
       return false;
     }
     return true;
@@ -386,15 +390,18 @@ class Bench {
     std::vector<Segment> segments[2];
     for (auto& s : segments) s.resize(sc.max_segments());
     build_schedule(sc, r.tokens, h.block_begin.data(),
-                   {runs.data(), pieces.data(), block_piece.data(), window_run.data(),
+                   {runs.data(),
+                    pieces.data(),
+                    block_piece.data(),
+                    window_run.data(),
                     {segments[0].data(), segments[1].data()}},
                    &r.schedule);
-    const ScheduleTables tables{at<Run>(r, layout_->runs),
-                                at<Piece>(r, layout_->pieces),
-                                at<std::int32_t>(r, layout_->block_piece),
-                                at<std::int32_t>(r, layout_->window_run),
-                                {at<Segment>(r, layout_->segments[0]),
-                                 at<Segment>(r, layout_->segments[1])}};
+    const ScheduleTables tables{
+        at<Run>(r, layout_->runs),
+        at<Piece>(r, layout_->pieces),
+        at<std::int32_t>(r, layout_->block_piece),
+        at<std::int32_t>(r, layout_->window_run),
+        {at<Segment>(r, layout_->segments[0]), at<Segment>(r, layout_->segments[1])}};
     for (int q = 0; q < 2; ++q) upload(tables.segments[q], segments[q]);
     r.schedule.tables = tables;
 
@@ -402,6 +409,7 @@ class Bench {
     std::memset(static_cast<void*>(state.get()), 0, sizeof(PassState));
     state->schedule = r.schedule;
     state->pass = 1;
+    state->host_error = host_error_;
     for (int s = 0; s < c_.ranks; ++s) {
       PublishedInputs& in = state->inputs[s];
       in.tokens = ranks_[s].tokens;
@@ -509,8 +517,8 @@ class Bench {
         const std::int64_t n = 2 * c_.intermediate;
         std::vector<Bf16> want(n), kept(n);
         CUDA_OK(cudaMemcpy(want.data(), pre, 2 * n, cudaMemcpyDeviceToHost));
-        const Bf16* from = reinterpret_cast<const Bf16*>(r.saved +
-                                                         saved_layout_->pre_activations.offset);
+        const Bf16* from =
+            reinterpret_cast<const Bf16*>(r.saved + saved_layout_->pre_activations.offset);
         CUDA_OK(cudaMemcpy(kept.data(), from + row * n, 2 * n, cudaMemcpyDeviceToHost));
         std::vector<double> want_double;
         for (const Bf16 v : want) want_double.push_back(to_float(v));
@@ -520,8 +528,8 @@ class Bench {
     if (c_.shared > 0) {
       ref_h<<<blocks(c_.shared), 256>>>(r.x + t * c_.hidden, r.ref_shared, 0, 1.0F, c_.swiglu,
                                         c_.hidden, c_.shared, ref_h_, pre);
-      ref_out<<<blocks(c_.hidden), 256>>>(ref_h_, r.ref_shared, 0, 1.0F, 1.0F, c_.hidden,
-                                          c_.shared, ref_out_);
+      ref_out<<<blocks(c_.hidden), 256>>>(ref_h_, r.ref_shared, 0, 1.0F, 1.0F, c_.hidden, c_.shared,
+                                          ref_out_);
     }
     std::vector<double> want(c_.hidden);
     CUDA_OK(cudaMemcpy(want.data(), ref_out_, c_.hidden * 8, cudaMemcpyDeviceToHost));
@@ -536,6 +544,7 @@ class Bench {
   std::vector<Rank> ranks_;
   std::vector<ForwardParams> params_;
   std::vector<void*> owned_;
+  cuda::ErrorRecord* host_error_ = nullptr;
   Bf16* ref_h_ = nullptr;
   double* ref_out_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
@@ -605,22 +614,57 @@ const std::vector<Case> kChecks = {
     {"blocks", 1000, 512, 384, 8, 2},
     {"one token", 1, 256, 256, 8, 4},
     {"no tokens", 0, 256, 256, 8, 2},
-    {"one expert", 700, 256, 192, 8, 1, 1, 0, false, {}, Keep::routing, false, 0,
-     Load::one_expert},
-    {"masks, same expert twice", 500, 256, 192, 8, 3, 1, 0, false, {}, Keep::routing, true, 0,
-     Load::skewed, true},
+    {"one expert", 700, 256, 192, 8, 1, 1, 0, false, {}, Keep::routing, false, 0, Load::one_expert},
+    {"masks, same expert twice",
+     500,
+     256,
+     192,
+     8,
+     3,
+     1,
+     0,
+     false,
+     {},
+     Keep::routing,
+     true,
+     0,
+     Load::skewed,
+     true},
     {"shared", 333, 256, 192, 4, 2, 1, 320},
-    {"gpt-oss form", 600, 360, 360, 8, 4, 1, 0, true, RouterWeight::in_combine, Keep::routing,
-     true, 0, Load::uniform, false, kGptOss},
+    {"gpt-oss form", 600, 360, 360, 8, 4, 1, 0, true, RouterWeight::in_combine, Keep::routing, true,
+     0, Load::uniform, false, kGptOss},
     {"before down, kept", 600, 256, 200, 8, 2, 1, 136, true, RouterWeight::before_down,
      Keep::pre_activations_and_x},
     {"kept, fused", 900, 1024, 512, 8, 2, 1, 0, false, {}, Keep::pre_activations, true},
-    {"macrobatches", 900, 256, 192, 8, 4, 1, 0, false, {}, Keep::pre_activations_and_x, false,
+    {"macrobatches",
+     900,
+     256,
+     192,
+     8,
+     4,
+     1,
+     0,
+     false,
+     {},
+     Keep::pre_activations_and_x,
+     false,
      1024},
     {"2 ranks", 400, 256, 192, 8, 3, 2},
     {"4 ranks, shared, masks", 500, 512, 384, 8, 2, 4, 256, true, RouterWeight::before_down,
      Keep::pre_activations, false, 0, Load::skewed, true, kGptOss},
-    {"8 ranks, macrobatched", 600, 256, 192, 16, 4, 8, 0, false, {}, Keep::routing, true, 512,
+    {"8 ranks, macrobatched",
+     600,
+     256,
+     192,
+     16,
+     4,
+     8,
+     0,
+     false,
+     {},
+     Keep::routing,
+     true,
+     512,
      Load::skewed},
     {"wide", 2048, 2048, 768, 16, 4},
 };
@@ -630,8 +674,22 @@ const std::vector<Case> kTimes = {
     {"qwen235", 16384, 4096, 1536, 128, 8},
     {"qwen30", 32768, 2048, 768, 128, 8},
     {"mixtral", 8192, 4096, 14336, 8, 2},
-    {"gptoss", 16384, 2880, 2880, 128, 4, 1, 0, true, {}, Keep::routing, true, 0, Load::uniform,
-     false, kGptOss},
+    {"gptoss",
+     16384,
+     2880,
+     2880,
+     128,
+     4,
+     1,
+     0,
+     true,
+     {},
+     Keep::routing,
+     true,
+     0,
+     Load::uniform,
+     false,
+     kGptOss},
 };
 
 }  // namespace

@@ -51,4 +51,24 @@ std::unique_ptr<PeerMemory> make_thread_peers(int ep_size, std::size_t heap_byte
 std::vector<std::unique_ptr<PeerMemory>> make_thread_peer_handles(int ep_size,
                                                                   std::size_t heap_bytes);
 
+// CUDA. All of these need a build with CUDA and Hopper GPUs: Error(not_available) otherwise. Every
+// tensor of a pass is device memory; BF16 tensors and `saved` are aligned to 16 bytes.
+
+// `ep_size` ranks (at most 8) on one GPU, each with a heap of its own and an equal part of the SMs;
+// the caller drives them all. The kernels are the same as on as many GPUs.
+std::unique_ptr<PeerMemory> make_virtual_peers(int ep_size, std::size_t heap_bytes, int device = 0);
+
+// Rank r is GPU devices[r]; one process drives them all. Enables peer access between them, and
+// raises Error(not_available) where it is not possible. The caller's streams are the first GPU's: a
+// pass forks to streams of the others, and joins them.
+std::unique_ptr<PeerMemory> make_device_peers(std::span<const int> devices, std::size_t heap_bytes);
+
+// Heaps made by somebody else (symmetric memory): bases[r] is rank r's heap as this process
+// addresses it, aligned to 256 bytes. Drives `rank` alone, on the GPU that owns bases[rank], whose
+// control words are zeroed: every rank must have been here before the first one starts a pass.
+// Peers see nothing of this rank but its heap: tensors outside of it (x, topk_idx, topk_weights)
+// are copied into it by each pass.
+std::unique_ptr<PeerMemory> make_adopted_peers(int rank, std::span<void* const> bases,
+                                               std::size_t heap_bytes);
+
 }  // namespace catamount

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "catamount/peer_memory.h"
 #include "core/routing.h"
 #include "core/shape.h"
 
@@ -93,9 +94,11 @@ struct ScratchGrads {
 
 struct HeapLayout {
   Region control, counters, runs, pieces, block_piece, window_run, segments[kNumQueues];
-  Region next_row;  // routing's scratch
+  Region next_row, chunk_counts;  // routing's scratch
   RoutingRegions routing;
-  Region x_quantized, dy_quantized;     // published rows, FP8 precisions
+  // What a rank publishes, where the caller's tensors will not do: rows that are quantized, and
+  // copies for peers that see nothing of this rank but its heap.
+  Region x_quantized, dy_quantized, published_idx, published_weights;
   Region home_rows, home_weight_grads;  // [T, topk, H] BF16; [T, topk] F32
   // Pools: one row per (slot, row of block).
   Region x, h, y;                                                                // forward
@@ -128,9 +131,14 @@ struct HeapLayout {
     window_run = b.add(schedule.max_windows() + 1, sizeof(std::int32_t));
     for (Region& queue : segments) queue = b.add(schedule.max_segments(), sizeof(Segment));
     next_row = b.add(config.num_local_experts(), sizeof(std::int64_t));
+    chunk_counts =
+        b.add(kMaxRoutingChunks * round_up(config.num_local_experts(), 4), sizeof(std::uint32_t));
     routing = RoutingRegions(config, b);
-    x_quantized = b.add(tokens, hidden_bytes, quantized);
-    dy_quantized = b.add(tokens, hidden_bytes, quantized);
+    const bool peers = config.ep_size > 1;
+    x_quantized = b.add(tokens, hidden_bytes, quantized || peers);
+    dy_quantized = b.add(tokens, hidden_bytes, quantized || peers);
+    published_idx = b.add(tokens * config.topk, sizeof(std::int64_t), peers);
+    published_weights = b.add(tokens * config.topk, sizeof(float), peers);
     home_rows = b.add(tokens * config.topk, kBf16 * config.hidden, may_send_home(config));
     home_weight_grads = b.add(tokens * config.topk, sizeof(float), may_send_home(config));
 

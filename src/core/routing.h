@@ -22,6 +22,9 @@ struct RowSource {
   std::int16_t slot;
 };
 
+// Parts of all ranks' tokens that a GPU counts and places at the same time; at most.
+inline constexpr int kMaxRoutingChunks = 128;
+
 // Values of slot_row that are no row.
 inline constexpr std::int32_t kMaskedSlot = -1;
 inline constexpr std::int32_t kRemoteSlot = -2;  // another rank computes it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include "core/check.h"
@@ -96,6 +97,10 @@ Routing make_routing(const RoutingSpec& spec, std::int64_t tokens, std::int64_t 
                      std::int64_t num_experts, int ep_size, std::uint64_t seed) {
   check(spec.kind != RoutingKind::hot || spec.hot <= num_experts,
         "hot must be at most num_experts {}, got {}", num_experts, spec.hot);
+  for (const double fraction : {spec.masked, spec.repeated}) {
+    check(fraction >= 0 && fraction <= 1, "expected a fraction of slots in [0, 1], got {}",
+          fraction);
+  }
   const std::vector<double> weight = expert_weights(spec, num_experts, ep_size);
   const auto usable = std::count_if(weight.begin(), weight.end(), [](double w) { return w > 0; });
   check(spec.kind == RoutingKind::hot || topk <= usable,
@@ -113,6 +118,9 @@ Routing make_routing(const RoutingSpec& spec, std::int64_t tokens, std::int64_t 
         idx[k] = static_cast<std::int32_t>(random.below(spec.hot));
     } else {
       draw_distinct(weight, topk, random, idx);
+    }
+    for (std::int64_t k = 1; k < topk; ++k) {
+      if (random.uniform() < spec.repeated) idx[k] = idx[k - 1];
     }
     double sum = 0;
     for (std::int64_t k = 0; k < topk; ++k) {

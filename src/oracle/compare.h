@@ -1,6 +1,7 @@
 // How far a result is from the oracle's.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,10 +13,14 @@ struct Comparison {
   double relative_error = 0;  // norm(result - reference) / norm(reference), over finite references;
                               // 0 / 0 is 0, anything / 0 is infinite
   double max_abs_error = 0;
-  std::int64_t nonfinite_mismatches = 0;  // NaN or Inf on one side alone
-  std::int64_t missing = 0;  // exact zeros where the reference is not small: a tile nobody wrote
+  std::int64_t nonfinite_mismatches = 0;  // NaN or Inf on one side alone; values there are too few
+                                          // or too many of
+  std::int64_t missing = 0;  // exact zeros where the reference is not small: a tile nobody wrote,
+                             // however small a part of the whole
 
-  bool within(double bound) const { return relative_error <= bound && nonfinite_mismatches == 0; }
+  bool within(double bound) const {
+    return relative_error <= bound && nonfinite_mismatches == 0 && missing == 0;
+  }
 };
 
 template <class Result>
@@ -28,7 +33,9 @@ Comparison compare(std::span<const Result> result, std::span<const double> refer
   }
   const double rms =
       reference.empty() ? 0 : std::sqrt(norm / static_cast<double>(reference.size()));
-  for (std::size_t i = 0; i < reference.size(); ++i) {
+  const std::size_t n = std::min(result.size(), reference.size());
+  c.nonfinite_mismatches = static_cast<std::int64_t>(std::max(result.size(), reference.size()) - n);
+  for (std::size_t i = 0; i < n; ++i) {
     const auto value = static_cast<double>(result[i]);
     if (std::isfinite(value) != std::isfinite(reference[i])) {
       ++c.nonfinite_mismatches;
@@ -40,8 +47,7 @@ Comparison compare(std::span<const Result> result, std::span<const double> refer
     c.max_abs_error = std::fmax(c.max_abs_error, d);
     if (value == 0 && std::fabs(reference[i]) > rms) ++c.missing;
   }
-  if (result.size() != reference.size()) ++c.nonfinite_mismatches;
-  if (error > 0) {
+  if (c.max_abs_error > 0) {
     c.relative_error = norm > 0 ? std::sqrt(error / norm) : std::numeric_limits<double>::infinity();
   }
   return c;

@@ -76,6 +76,7 @@ std::vector<std::unique_ptr<PeerMemory>> make_thread_peer_handles(int ep_size,
                                                                   std::size_t heap_bytes) {
   auto heaps = std::make_shared<Heaps>(ep_size, heap_bytes);
   std::vector<std::unique_ptr<PeerMemory>> handles;
+  handles.reserve(static_cast<std::size_t>(ep_size));
   for (int r = 0; r < ep_size; ++r) {
     handles.push_back(std::make_unique<ThreadPeers>(heaps, std::vector<int>{r}));
   }

@@ -130,6 +130,31 @@ TEST(Oracle, AgreesWithAComputationByHand) {
   expect(g.dx, {d_gate0 * l - l / 16, 3 * l - d_gate1 * l / 2 - l / 16});
 }
 
+// gpt-oss form, x = 1, alpha = ln(3) / 2, limit 2, up_offset 1:
+//   expert 0: gate 2 + 1/2, clamped to 2, sigmoid 3/4; up -4 + 1, clamped to -2; h = 2 3/4 (-2 +
+//   1);
+//             y = 4 h + 1 = -5; router weight 1/2
+//   expert 1: gate -4, which no limit clamps, sigmoid 1/10; up 1; h = -0.4 (1 + 1); y = h
+//   shared:   gate 1, sigmoid sqrt(3) / (1 + sqrt(3)); up 3, clamped to 2; h = sigmoid (2 + 1)
+TEST(Oracle, AgreesWithClampsAndBiasesByHand) {
+  for (const RouterWeight weight : {RouterWeight::in_combine, RouterWeight::before_down}) {
+    Problem p;
+    p.hidden = 1;
+    p.topk = 3;
+    p.tokens = 1;
+    p.x = {1};
+    p.topk_idx = {0, -1, 1};
+    p.topk_weights = {0.5, 100, 1};
+    p.experts = {2, 1, {2, -4}, {-4, 1}, {4, 1}, {0.5, 0}, {1, 0}, {1, 0}, {}, {}, {}};
+    p.shared = {1, 1, {1}, {3}, {1}, {}, {}, {}, {}, {}, {}};
+    p.swiglu = {static_cast<float>(std::log(3.0) / 2), 2.0F, 1.0F};
+    p.router_weight = weight;
+    const double root = std::sqrt(3.0);
+    const double expected = -2.5 - 0.8 + 3 * root / (1 + root);
+    EXPECT_NEAR(forward(p)[0], expected, 1e-6);  // alpha is an FP32 number
+  }
+}
+
 TEST(Oracle, ASlotNamedTwiceCountsTwice) {
   Problem twice = small_problem({"", true, true, {}});
   twice.topk_idx = {1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0};

@@ -11,8 +11,8 @@ using Encode = decltype(&cuTensorMapEncodeTiled);
 Encode find_encode() {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
+                                                             12000, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
   return reinterpret_cast<Encode>(entry);
 }
@@ -31,11 +31,10 @@ cudaError_t make_tensor_map(CUtensorMap* map, const void* data, int dims, const 
     box[i] = static_cast<cuuint32_t>(shape.box[i]);
     if (i < 2) stride[i] = static_cast<cuuint64_t>(2 * shape.stride[i]);
   }
-  const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(dims),
-             const_cast<void*>(data), size.data(), stride.data(), box.data(), kDense.data(),
-             CU_TENSOR_MAP_INTERLEAVE_NONE, shape.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(
+      map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(dims), const_cast<void*>(data),
+      size.data(), stride.data(), box.data(), kDense.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+      shape.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

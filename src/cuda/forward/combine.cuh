@@ -1,5 +1,6 @@
-// combine: out[t] = sum over k of weight * y(t, k), k ascending, then the shared expert's row; FP32.
-// After the last barrier. One warp a token; the loads of several slots are under way together.
+// combine: out[t] = sum over k of weight * y(t, k), k ascending, then the shared expert's row;
+// FP32. After the last barrier. One warp a token; the loads of several slots are under way
+// together.
 #pragma once
 
 #include "cuda/forward/kernel.h"
@@ -23,7 +24,8 @@ __device__ inline Term slot_term(const ForwardParams& p, const Schedule& schedul
   if (row == kMaskedSlot) return {nullptr, 0.0F};
   const float weight = p.router_weight == RouterWeight::in_combine ? p.topk_weights[slot] : 1.0F;
   if (row == kRemoteSlot || schedule.macrobatched()) {
-    const auto* home = reinterpret_cast<const Bf16*>(p.peers.base[p.peers.rank] + p.home_rows_offset);
+    const auto* home =
+        reinterpret_cast<const Bf16*>(p.peers.base[p.peers.rank] + p.home_rows_offset);
     return {home + slot * p.hidden, weight};
   }
   return {p.y_pool + static_cast<std::int64_t>(row) * p.hidden, weight};
@@ -55,8 +57,7 @@ __device__ inline void sum_token(const ForwardParams& p, const Term (&terms)[2],
         const Bf16* mine = k < 32 ? terms[0].row : terms[1].row;
         auto row = reinterpret_cast<const Bf16*>(
             __shfl_sync(0xFFFFFFFF, reinterpret_cast<unsigned long long>(mine), k % 32));
-        weights[i] =
-            __shfl_sync(0xFFFFFFFF, k < 32 ? terms[0].weight : terms[1].weight, k % 32);
+        weights[i] = __shfl_sync(0xFFFFFFFF, k < 32 ? terms[0].weight : terms[1].weight, k % 32);
         if (k >= topk) {
           row = k == topk ? shared_row : nullptr;
           weights[i] = 1.0F;
@@ -64,8 +65,8 @@ __device__ inline void sum_token(const ForwardParams& p, const Term (&terms)[2],
 #pragma unroll
         for (int span = 0; span < kSpans; ++span) {
           const int column = first + span * 256 + lane * 8;
-          values[i][span] = row != nullptr && column < hidden ? ptx::ld_no_allocate(row + column)
-                                                              : uint4{};
+          values[i][span] =
+              row != nullptr && column < hidden ? ptx::ld_no_allocate(row + column) : uint4{};
         }
       }
 #pragma unroll
@@ -91,6 +92,9 @@ __device__ inline void sum_token(const ForwardParams& p, const Term (&terms)[2],
 
 __device__ inline void combine(const ForwardParams& p, const Schedule& schedule, const Mail& mail,
                                const Thread& thread) {
+#ifdef EXP_NOSUM
+  return;
+#endif
   const std::int64_t chunk = schedule.config.tokens_per_sum;
   const std::int64_t begin = mail.n * chunk;
   const std::int64_t end = begin + chunk < p.tokens ? begin + chunk : p.tokens;
@@ -101,8 +105,7 @@ __device__ inline void combine(const ForwardParams& p, const Schedule& schedule,
       const std::int64_t k = 32 * i + thread.lane;
       if (k < p.topk) terms[i] = slot_term(p, schedule, token * p.topk + k);
     }
-    const Bf16* shared_row =
-        p.shared_intermediate > 0 ? p.shared_y + token * p.hidden : nullptr;
+    const Bf16* shared_row = p.shared_intermediate > 0 ? p.shared_y + token * p.hidden : nullptr;
     sum_token(p, terms, shared_row, token, thread.lane);
   }
 }

@@ -24,6 +24,13 @@ __device__ inline void run_tile(const ForwardParams& p, SharedStorage& s, const 
   } else {
     multiply<1>(s, mail, thread, acc0, acc1);
   }
+#ifdef EXP_NOEPI
+  float any = 0;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) any += acc0[i] + acc1[i];
+  if (any == 1.2345F) p.out[0] = Bf16{1};
+  return;
+#endif
   if (gate_up) {
     finish_gate_up(p, s, mail, thread, staging, acc0, acc1);
   } else {
@@ -41,7 +48,9 @@ __device__ inline void run_consumer(const ForwardParams& p, SharedStorage& s,
     if (mail.stop) return;
     // The operand ring's parities are unambiguous once the other consumer's last K block is in.
     wait_parity(&s.turn[thread.consumer], turn);
-    if (mail.stage == Stage::combine) {
+    if (mail.idle) {
+      skip_tile(s, mail, thread);
+    } else if (mail.stage == Stage::combine) {
       if (thread.lane == 0) ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
       combine(p, s.schedule, mail, thread);
     } else {

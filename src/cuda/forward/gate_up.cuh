@@ -1,5 +1,5 @@
-// gate_up: a tile of x [W_gate; W_up]^T + bias, swiglu, h. Columns 0-95 of the accumulator are gate's,
-// 96-191 the same columns of up: chunk c and chunk c + 12 lie in the same thread.
+// gate_up: a tile of x [W_gate; W_up]^T + bias, swiglu, h. Columns 0-95 of the accumulator are
+// gate's, 96-191 the same columns of up: chunk c and chunk c + 12 lie in the same thread.
 #pragma once
 
 #include "core/swiglu.h"
@@ -61,9 +61,9 @@ __device__ inline void write_h(const Staging& staging, int half, const Swiglu& s
     for (int i = 0; i < 4; ++i) {
       const int at = 4 * chunk + 2 * i;
       const float w = weight[i % 2];
-      packed[i] = ptx::cvt_bf16x2(
-          w * fast_swiglu(acc[at], acc[at + 4 * kGateChunks], swiglu),
-          w * fast_swiglu(acc[at + 1], acc[at + 1 + 4 * kGateChunks], swiglu));
+      packed[i] =
+          ptx::cvt_bf16x2(w * fast_swiglu(acc[at], acc[at + 4 * kGateChunks], swiglu),
+                          w * fast_swiglu(acc[at + 1], acc[at + 1 + 4 * kGateChunks], swiglu));
     }
     staging.write_h(half, chunk, packed[0], packed[1], packed[2], packed[3]);
   }
@@ -79,8 +79,8 @@ __device__ inline void load_row_weights(const ForwardParams& p, const Mail& mail
 }
 
 __device__ inline void finish_gate_up(const ForwardParams& p, SharedStorage& s, const Mail& mail,
-                                      const Thread& thread, Staging& staging,
-                                      float (&acc0)[kSums], float (&acc1)[kSums]) {
+                                      const Thread& thread, Staging& staging, float (&acc0)[kSums],
+                                      float (&acc1)[kSums]) {
   const bool both = mail.valid_rows > kHalfRows;
   if (p.bias_gate.data != nullptr && !mail.shared) {
     const float ones[2] = {1.0F, 1.0F};

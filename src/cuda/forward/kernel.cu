@@ -33,7 +33,7 @@ struct Launch {
 __device__ void init_barriers(SharedStorage& s) {
   for (int i = 0; i < kStages; ++i) {
     ptx::mbarrier_init(&s.full[i], 1);
-    ptx::mbarrier_init(&s.empty[i], 4);
+    ptx::mbarrier_init(&s.empty[i], 4 * kCluster);
   }
   for (int i = 0; i < kMailSlots; ++i) {
     ptx::mbarrier_init(&s.mail_full[i], 1);
@@ -44,13 +44,15 @@ __device__ void init_barriers(SharedStorage& s) {
     ptx::mbarrier_init(&s.staging_empty[i], 1);
     ptx::mbarrier_init(&s.turn[i], 4);
   }
+  for (int i = 0; i < kClaimSlots; ++i) {
+    ptx::mbarrier_init(&s.claim_full[i], 1);
+    ptx::mbarrier_init(&s.claim_empty[i], 1);
+  }
   for (int i = 0; i < kMoveSlots; ++i) ptx::mbarrier_init(&s.move_full[i], 1);
   ptx::fence_mbarrier_init();
 }
 
-// False: the pass has already failed.
-__device__ bool set_up(const ForwardParams& p, SharedStorage& s, int cta) {
-  if (aborted(p)) return false;
+__device__ void set_up(const ForwardParams& p, SharedStorage& s, int cta) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     s.schedule = p.state->schedule;
@@ -63,14 +65,17 @@ __device__ bool set_up(const ForwardParams& p, SharedStorage& s, int cta) {
   }
   if (thread == 0 && cta == 0 && s.schedule.finished_target == 0) arrive_last(p);
   __syncthreads();
-  return true;
+  // No CTA reaches into the other's shared memory before it is set up, none leaves before that.
+  ptx::barrier_cluster_arrive();
+  ptx::barrier_cluster_wait();
 }
 
-__device__ void produce(const ForwardParams& p, SharedStorage& s, int warp, int lane, bool moves) {
+__device__ void produce(const ForwardParams& p, SharedStorage& s, int warp, int lane,
+                        std::uint32_t cta_in_cluster, bool moves) {
   if (warp == 0) {
-    if (lane == 0) run_loader(p, s);
+    if (lane == 0) run_loader(p, s, cta_in_cluster);
   } else if (warp == 1) {
-    run_scheduler(p, s, lane);
+    Scheduler(p, s, cta_in_cluster, lane).run();
   } else if (warp == 2) {
     if (lane == 0) Storer(p, s).run();
   } else if (moves) {
@@ -79,41 +84,44 @@ __device__ void produce(const ForwardParams& p, SharedStorage& s, int warp, int 
 }
 
 template <int kRanks>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
     forward_kernel(const __grid_constant__ Launch<kRanks> launch) {
   extern __shared__ __align__(1024) std::byte shared_memory[];
   auto& s = *reinterpret_cast<SharedStorage*>(shared_memory);
   const int rank = kRanks == 1 ? 0 : static_cast<int>(blockIdx.x) / launch.ctas_per_rank;
   const int cta = static_cast<int>(blockIdx.x) - rank * launch.ctas_per_rank;
   const ForwardParams& p = launch.rank[rank];
-  if (!__syncthreads_and(set_up(p, s, cta))) return;
+  set_up(p, s, cta);
+  const std::uint32_t cta_in_cluster = ptx::cluster_ctarank();
 
   // Uniform over the warp, and seen to be by the compiler.
   const int warp = __shfl_sync(0xFFFFFFFF, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (warp < 4) {
     ptx::setmaxnreg_dec<40>();
-    produce(p, s, warp, lane, launch.comm_ctas == 0);
+    produce(p, s, warp, lane, cta_in_cluster, launch.comm_ctas == 0);
   } else {
     ptx::setmaxnreg_inc<232>();
     run_consumer(p, s,
                  Thread{warp / 4 - 1, static_cast<int>(threadIdx.x) % kWarpgroup, warp % 4, lane});
   }
+  ptx::barrier_cluster_arrive();
+  ptx::barrier_cluster_wait();
 }
 
 template <int kRanks>
 cudaError_t launch(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
                    cudaStream_t stream) {
   constexpr int kSharedBytes = static_cast<int>(sizeof(SharedStorage));
-  if (const cudaError_t error =
-          cudaFuncSetAttribute(forward_kernel<kRanks>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               kSharedBytes);
+  if (const cudaError_t error = cudaFuncSetAttribute(
+          forward_kernel<kRanks>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
       error != cudaSuccess) {
     return error;
   }
   Launch<kRanks> arguments{};
   for (int r = 0; r < num_ranks; ++r) arguments.rank[r] = ranks[r];
-  arguments.ctas_per_rank = (options.num_sms - options.reserve_sms) / num_ranks;
+  arguments.ctas_per_rank =
+      (options.num_sms - options.reserve_sms) / num_ranks / kCluster * kCluster;
   arguments.comm_ctas = options.comm_sms;
   if (arguments.ctas_per_rank < 1) return cudaErrorInvalidConfiguration;
   forward_kernel<kRanks><<<static_cast<unsigned>(arguments.ctas_per_rank * num_ranks), kThreads,

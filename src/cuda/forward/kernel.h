@@ -14,20 +14,9 @@
 #include "core/routing.h"
 #include "core/schedule.h"
 #include "core/shape.h"
-#include "cuda/device/error_record.h"
+#include "cuda/device/pass_state.h"
 
 namespace catamount::cuda {
-
-// One rank's pass, in its device memory. The routing kernel writes all of it.
-struct PassState {
-  Schedule schedule;
-  std::uint64_t pass;                    // number of this pass: what barrier words count
-  unsigned long long cursor[kNumQueues];  // next task of each queue; 0
-  // 0: go on. Set by whoever fails first (routing too): every wait is over, nobody starts a task.
-  std::uint32_t abort;
-  ErrorRecord error;  // valid when abort is set
-  PublishedInputs inputs[kMaxRanks];  // of every rank, copied after the first barrier
-};
 
 // [E, cols] per expert; data == nullptr: absent. BF16 or FP32.
 struct DeviceBias {

@@ -59,7 +59,7 @@ void make_maps(Maps& maps, const ExpertTensorsOnDevice& t, std::int64_t hidden, 
   maps.operand(&out->x_kept, t.x_kept, t.rows, hidden);
   maps.weight(&out->gate, t.gate, t.experts, stride, t.width, hidden, kGateColumns);
   maps.weight(&out->up, up, t.experts, stride, t.width, hidden, kGateColumns);
-  maps.weight(&out->down, t.down, t.experts, plane, hidden, t.width, kTileColumns);
+  maps.weight(&out->down, t.down, t.experts, plane, hidden, t.width, kTileColumns / 2);
   maps.operand(&out->h_load, t.h, t.rows, t.width);
   maps.rows(&out->h_store, t.h, t.rows, t.width, kBoxColumnsH, kTileRows,
             CU_TENSOR_MAP_SWIZZLE_64B);
@@ -79,16 +79,16 @@ cudaError_t make_forward_maps(ForwardParams* p) {
             p->hidden, &p->routed);
   if (p->shared_intermediate > 0) {
     make_maps(maps,
-              {p->x, nullptr, p->shared_gate, p->shared_up, p->shared_down,
-               p->shared_fused_gate_up, p->shared_h, p->shared_y, p->kept_shared_pre_activations,
-               p->tokens, 1, p->shared_intermediate},
+              {p->x, nullptr, p->shared_gate, p->shared_up, p->shared_down, p->shared_fused_gate_up,
+               p->shared_h, p->shared_y, p->kept_shared_pre_activations, p->tokens, 1,
+               p->shared_intermediate},
               p->hidden, &p->shared);
   }
   return error;
 }
 
-// Runs of 8 row blocks keep a run's rows of x in the L2 cache while the weights pass by. down trails
-// gate_up by more than what all CTAs hold, so that it never waits for a tile in the making.
+// Runs of 8 row blocks keep a run's rows of x in the L2 cache while the weights pass by. down
+// trails gate_up by more than what all CTAs hold, so that it never waits for a tile in the making.
 ScheduleTuning forward_tuning(const MoeConfig& config) {
   const std::int32_t rows_per_move = config.hidden > 4096 ? 8 : 16;
   return {TileSet::sm90_bf16, 8, 600, 4, rows_per_move, 32};

@@ -1,5 +1,5 @@
-// A mover: one warp that claims move tasks and copies rows through slots of shared memory, global to
-// shared to global, several copies in flight. All lanes look rows up, lane 0 copies.
+// A mover: one warp that claims move tasks and copies rows through slots of shared memory, global
+// to shared to global, several copies in flight. All lanes look rows up, lane 0 copies.
 #pragma once
 
 #include "cuda/device/pipeline.cuh"
@@ -82,8 +82,8 @@ __device__ inline RowCopy home_row(const ForwardParams& p, const Schedule& sched
           p.peers.base[source.rank] + p.home_rows_offset + slot * p.hidden * 2};
 }
 
-__device__ inline void move_rows(const ForwardParams& p, const Schedule& schedule,
-                                 const Task& task, CopyPipe& pipe, int lane) {
+__device__ inline void move_rows(const ForwardParams& p, const Schedule& schedule, const Task& task,
+                                 CopyPipe& pipe, int lane) {
   const BlockRows block = block_rows(p, schedule, task);
   const std::int32_t i = task.n * schedule.config.rows_per_move + lane;
   RowCopy row{nullptr, nullptr};
@@ -98,7 +98,8 @@ __device__ inline void move_rows(const ForwardParams& p, const Schedule& schedul
   const std::uint32_t piece = (bytes / 16 + pieces - 1) / pieces * 16;
   for (unsigned todo = __ballot_sync(0xFFFFFFFF, row.to != nullptr); todo != 0; todo &= todo - 1) {
     const int source = __ffs(static_cast<int>(todo)) - 1;
-    const auto from = __shfl_sync(0xFFFFFFFF, reinterpret_cast<unsigned long long>(row.from), source);
+    const auto from =
+        __shfl_sync(0xFFFFFFFF, reinterpret_cast<unsigned long long>(row.from), source);
     const auto to = __shfl_sync(0xFFFFFFFF, reinterpret_cast<unsigned long long>(row.to), source);
     if (lane != 0) continue;
     for (std::uint32_t begin = 0; begin < bytes; begin += piece) {
@@ -112,7 +113,8 @@ __device__ inline void move_rows(const ForwardParams& p, const Schedule& schedul
 
 __device__ inline void run_mover(const ForwardParams& p, SharedStorage& s, CopyPipe pipe,
                                  int lane) {
-  Claims claims(p, Queue::move, lane);
+  if (aborted(p)) return;
+  Claims claims(p, Queue::move, 1, lane);
   const std::int64_t num_tasks = s.schedule.num_tasks[static_cast<int>(Queue::move)];
   std::int32_t hint = 0;
   for (;;) {
@@ -121,7 +123,9 @@ __device__ inline void run_mover(const ForwardParams& p, SharedStorage& s, CopyP
     const Task task = s.schedule.task(Queue::move, index, &hint);
     if (!wait_all(p, s, task, lane)) return;
     ptx::fence_proxy_async();
+#ifndef EXP_NOMOVE
     move_rows(p, s.schedule, task, pipe, lane);
+#endif
     if (lane == 0) {
       if (task.stage == Stage::send_home) ptx::fence_acq_rel_sys();
       complete_task(p, s.schedule, s.schedule.advances(task),

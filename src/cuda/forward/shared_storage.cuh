@@ -9,11 +9,13 @@
 
 namespace catamount::cuda {
 
-inline constexpr int kStages = 4;   // of the operand ring
-inline constexpr int kMailSlots = 3;                      // stored, multiplied, next
-inline constexpr int kConsumers = 2;                      // warpgroups
-inline constexpr int kSegmentWindow = 16;                 // segments that the scheduler keeps at hand
-inline constexpr int kMoveSlots = 4;                      // copies that a mover has in flight
+inline constexpr int kStages = 4;     // of the operand ring
+inline constexpr int kMailSlots = 3;  // stored, multiplied, next
+inline constexpr int kCluster = 2;    // CTAs that share B tiles
+inline constexpr int kClaimSlots = 2;
+inline constexpr int kConsumers = 2;       // warpgroups
+inline constexpr int kSegmentWindow = 16;  // segments that the scheduler keeps at hand
+inline constexpr int kMoveSlots = 4;       // copies that a mover has in flight
 inline constexpr std::uint32_t kMoveSlotBytes = 4096;
 inline constexpr int kWarpgroup = 128;
 
@@ -24,11 +26,13 @@ inline constexpr int kStagingBytes = kTileRows * kGateColumns * 2;
 // A task as the warps of a CTA tell it each other.
 struct Mail {
   Stage stage;
-  bool stop;       // no task: the end
+  bool stop;  // no task: the end
   bool shared;
-  bool finishes;   // advances the finished counter
-  bool kept_x;     // x rows lie in the saved buffer
-  bool keep;       // store pre-activations
+  bool finishes;  // advances the finished counter
+  bool kept_x;    // x rows lie in the saved buffer
+  bool idle;      // only keeps the operand ring in step with the other CTA's
+  bool paired;    // both CTAs of the cluster multiply by the same B
+  bool keep;      // store pre-activations
   std::int32_t expert;
   std::int32_t block;
   std::int32_t n;
@@ -49,11 +53,13 @@ struct SharedStorage {
   Schedule schedule;
   std::uint32_t targets[kNumStages][2];  // tasks that a unit's counter ends at, by (stage, shared)
   Mail mail[kMailSlots];
+  std::int64_t claim[kClaimSlots];
 
   std::uint64_t full[kStages], empty[kStages];
   std::uint64_t mail_full[kMailSlots], mail_empty[kMailSlots];
   std::uint64_t staging_full[kConsumers], staging_empty[kConsumers];
   std::uint64_t turn[kConsumers];
+  std::uint64_t claim_full[kClaimSlots], claim_empty[kClaimSlots];
   std::uint64_t move_full[kMoveSlots];
 };
 

@@ -51,7 +51,8 @@ class Staging {
   std::uint32_t round_ = 0;
 };
 
-__device__ inline float load_bias(const DeviceBias& bias, std::int32_t expert, std::int64_t column) {
+__device__ inline float load_bias(const DeviceBias& bias, std::int32_t expert,
+                                  std::int64_t column) {
   const std::int64_t i = expert * bias.expert_stride + column;
   return bias.is_f32 ? static_cast<const float*>(bias.data)[i]
                      : to_float(static_cast<const Bf16*>(bias.data)[i]);

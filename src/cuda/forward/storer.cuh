@@ -16,8 +16,10 @@ class Storer {
     for (std::uint32_t i = 0;; ++i) {
       const Mail& mail = receive(s_, i);
       if (mail.stop) return;
-      if (mail.stage != Stage::combine) {
+      if (mail.stage != Stage::combine && !mail.idle) {
+#ifndef EXP_NOEPI
         store(mail, static_cast<int>(i % kConsumers));
+#endif
         ptx::cp_async_bulk_wait_group<0>();
         complete_task(p_, s_.schedule, mail.counter, mail.finishes);
       }

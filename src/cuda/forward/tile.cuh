@@ -9,6 +9,7 @@
 
 #include "cuda/device/pipeline.cuh"
 #include "cuda/forward/shared_storage.cuh"
+#include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace catamount::cuda {
@@ -25,6 +26,23 @@ struct Thread {
   __device__ int column(int chunk) const { return 8 * chunk + 2 * (lane % 4); }
 };
 
+// Frees a stage for the loaders of both CTAs; by every consumer warp.
+__device__ inline void free_stage(SharedStorage& s, std::uint32_t slot, int lane) {
+  if (lane < kCluster) {
+    ptx::mbarrier_arrive_cluster(ptx::mapa(&s.empty[slot], static_cast<std::uint32_t>(lane)));
+  }
+}
+
+// Takes the place of a tile where only the other CTA has one.
+__device__ inline void skip_tile(SharedStorage& s, const Mail& mail, const Thread& thread) {
+  RingPosition<kStages> at(mail.ring);
+  for (std::int32_t k_block = 0; k_block < mail.k_blocks; ++k_block, at.advance()) {
+    wait_parity(&s.full[at.slot], at.phase);
+    free_stage(s, at.slot, thread.lane);
+  }
+  if (thread.lane == 0) ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
+}
+
 template <int kHalves>
 __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread& thread,
                                 float (&acc0)[kSums], float (&acc1)[kSums]) {
@@ -34,7 +52,7 @@ __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread
   const std::uint64_t first_b = ptx::matrix_descriptor(s.b[0]);
   const std::int32_t k_blocks = mail.k_blocks;
   RingPosition<kStages> at(mail.ring);
-  std::uint64_t* before = nullptr;
+  std::uint32_t before = 0;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) acc0[i] = acc1[i] = 0.0F;
   for (std::int32_t k_block = 0; k_block < k_blocks; ++k_block) {
@@ -55,12 +73,12 @@ __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread
     }
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<1>();  // the K block before
-    if (before != nullptr && thread.lane == 0) ptx::mbarrier_arrive(before);
-    before = &s.empty[at.slot];
+    if (k_block > 0) free_stage(s, before, thread.lane);
+    before = at.slot;
     at.advance();
   }
   ptx::wgmma_wait_group<0>();
-  if (thread.lane == 0) ptx::mbarrier_arrive(before);
+  free_stage(s, before, thread.lane);
 }
 
 }  // namespace catamount::cuda

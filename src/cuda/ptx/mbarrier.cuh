@@ -19,8 +19,7 @@ __device__ inline void mbarrier_arrive(std::uint64_t* barrier) {
 }
 
 __device__ inline void mbarrier_arrive_expect_tx(std::uint64_t* barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   cvta_shared(barrier)),
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(cvta_shared(barrier)),
                "r"(bytes)
                : "memory");
 }

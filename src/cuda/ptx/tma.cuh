@@ -33,11 +33,23 @@ __device__ inline void cp_async_bulk_tensor_load_3d(void* to, const CUtensorMap*
       : "memory");
 }
 
+// Into the same place in the shared memory of every CTA whose bit is set in `ctas`; each CTA's own
+// barrier counts its copy.
+__device__ inline void cp_async_bulk_tensor_load_multicast_3d(void* to, const CUtensorMap* map,
+                                                              std::uint64_t* barrier,
+                                                              std::int32_t x, std::int32_t y,
+                                                              std::int32_t z, std::uint16_t ctas) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(cvta_shared(to)),
+      "l"(map), "r"(cvta_shared(barrier)), "r"(x), "r"(y), "r"(z), "h"(ctas)
+      : "memory");
+}
+
 __device__ inline void cp_async_bulk_tensor_store_2d(const CUtensorMap* map, std::int32_t x,
                                                      std::int32_t y, const void* from) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-          map),
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
       "r"(cvta_shared(from)), "r"(x), "r"(y)
       : "memory");
 }
