@@ -21,7 +21,6 @@ namespace catamount {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kFloatMax = std::numeric_limits<float>::max();
 
 std::uint8_t byte(int code) { return static_cast<std::uint8_t>(code); }
