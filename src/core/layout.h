@@ -100,7 +100,7 @@ struct HeapLayout {
   // copies for peers that see nothing of this rank but its heap.
   Region x_quantized, dy_quantized, published_idx, published_weights;
   Region home_rows, home_weight_grads;  // [T, topk, H] BF16; [T, topk] F32
-  // Pools: one row per (slot, row of block).
+  // Pools: one row per (slot, row of block); x a ring of its own size.
   Region x, h, y;                                                                // forward
   Region dy, x_again, pre_activations, d_gate_up, h_weighted, dx, weight_grads;  // backward
   Region shared_h, shared_y;
@@ -143,7 +143,7 @@ struct HeapLayout {
     home_weight_grads = b.add(tokens * config.topk, sizeof(float), may_send_home(config));
 
     RegionBuilder forward(b.end());
-    x = forward.add(rows, hidden_bytes);
+    x = forward.add(x_blocks(config) * kBlockRows, hidden_bytes);
     h = forward.add(rows, inter_bytes);
     y = forward.add(rows, kBf16 * config.hidden);
     shared_h = forward.add(tokens, shared_bytes, shared);

@@ -39,6 +39,7 @@ struct ScheduleConfig {
   std::int32_t max_blocks = 0;           // routed row blocks under the worst routing
   std::int32_t max_shared_blocks = 0;    // row blocks of max_tokens, if there is a shared expert
   std::int32_t capacity_blocks = 1;      // row blocks of a pool
+  std::int32_t x_blocks = kAllBlocks;    // forward: row blocks of the pool of x, if fewer
   std::int32_t kept_blocks = 0;          // backward: blocks below it have kept pre-activations
   bool kept_x = false;                   // backward: and kept rows of x
   bool kept_shared = false;              // backward: the shared expert's pre-activations are kept
@@ -48,6 +49,14 @@ struct ScheduleConfig {
   std::int32_t rows_per_move = kBlockRows;
   std::int32_t tokens_per_sum = 64;
 
+  static constexpr std::int32_t kAllBlocks = 0x7fffffff;
+
+  // x rows are dead once gate_up has read them, so forward needs no more of them than the tiles at
+  // work and those to come next: a ring that stays in the cache. Not less than group_blocks: a
+  // block waits for one of an earlier run.
+  CATAMOUNT_HD std::int32_t x_slots() const {
+    return backward || x_blocks > capacity_blocks ? capacity_blocks : x_blocks;
+  }
   CATAMOUNT_HD std::int32_t max_windows() const {
     return static_cast<std::int32_t>(ceil_div(max_blocks > 0 ? max_blocks : 1, capacity_blocks));
   }
@@ -202,6 +211,7 @@ class Schedule {
   CATAMOUNT_HD std::int32_t slot(std::int32_t block) const {
     return block % config.capacity_blocks;
   }
+  CATAMOUNT_HD std::int32_t x_slot(std::int32_t block) const { return block % config.x_slots(); }
   CATAMOUNT_HD Stage final_stage() const {
     return config.backward ? Stage::dispatch_grad : Stage::combine;
   }

@@ -55,12 +55,10 @@ CATAMOUNT_HD inline int Schedule::waits(const Task& task, Wait out[kMaxWaits]) c
   const bool recompute = config.backward && !kept(task.shared, task.block);
   switch (task.stage) {
     case Stage::dispatch:  // x slot
-      if (before >= 0) {
-        if (config.backward) {
-          on_unit(Stage::gate_up_wgrad, tables.block_piece[before]);
-        } else {
-          on_unit(Stage::gate_up, before);
-        }
+      if (!config.backward) {
+        if (task.block >= config.x_slots()) on_unit(Stage::gate_up, task.block - config.x_slots());
+      } else if (before >= 0) {
+        on_unit(Stage::gate_up_wgrad, tables.block_piece[before]);
       }
       break;
     case Stage::gate_up:  // h slot; in backward the pre-activations' slot

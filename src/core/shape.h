@@ -33,6 +33,12 @@ inline std::int64_t capacity_blocks(const MoeConfig& config) {
   return blocks > 0 ? blocks : 1;
 }
 
+// Row blocks of forward's ring of x rows: what keeps every SM of a GPU busy, and the next rows.
+inline std::int64_t x_blocks(const MoeConfig& config) {
+  constexpr std::int64_t kRing = 64;
+  return capacity_blocks(config) < kRing ? capacity_blocks(config) : kRing;
+}
+
 inline std::int64_t max_shared_blocks(const MoeConfig& config) {
   return config.shared_intermediate > 0 ? ceil_div(config.max_tokens, kBlockRows) : 0;
 }
@@ -70,6 +76,7 @@ inline ScheduleConfig schedule_config(const MoeConfig& config, bool backward,
   s.max_blocks = static_cast<std::int32_t>(max_blocks(config));
   s.max_shared_blocks = static_cast<std::int32_t>(max_shared_blocks(config));
   s.capacity_blocks = static_cast<std::int32_t>(capacity_blocks(config));
+  s.x_blocks = static_cast<std::int32_t>(x_blocks(config));
   s.kept_blocks = config.keep == Keep::routing ? 0 : s.capacity_blocks;
   s.kept_x = config.keep == Keep::pre_activations_and_x;
   s.kept_shared = config.keep != Keep::routing;

@@ -17,7 +17,8 @@ void gate_up(RankPass& pass, const Task& task, Worker& worker) {
 
   worker.b.resize(static_cast<std::size_t>(rows * cols.size));
   worker.c.resize(static_cast<std::size_t>(rows * cols.size));
-  const GemmOperand x = pass.x_pool(shared, task.block).operand(row0, rows, 0, hidden, worker.a);
+  const GemmOperand x = pass.x_pool(shared, task.block)
+                            .operand(pass.x_row(shared, task.block), rows, 0, hidden, worker.a);
   const GemmShape shape{rows, cols.size, hidden};
   gemm(GemmForm::fprop, shape, x, w.gate.operand(e, cols.begin, 0), {worker.b.data(), cols.size});
   gemm(GemmForm::fprop, shape, x, w.up.operand(e, cols.begin, 0), {worker.c.data(), cols.size});

@@ -19,7 +19,9 @@ int workers_per_rank(const MoeConfig& config, std::size_t local_ranks) {
   return std::max(1, static_cast<int>(threads / local_ranks));
 }
 
+// A tensor of no tokens may have no address; nobody reads it.
 std::int64_t offset_from(const std::byte* heap, const void* data) {
+  if (data == nullptr) return 0;
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data) -
                                    reinterpret_cast<std::uintptr_t>(heap));
 }

@@ -6,7 +6,7 @@ RowPool RankPass::x_pool(bool shared, std::int32_t block) const {
   if (shared)
     return {const_cast<std::byte*>(x_rows), hidden_format(),
             inputs[static_cast<std::size_t>(rank())].x_stride};
-  if (saved != nullptr && schedule.config.kept_x && schedule.kept(false, block)) {
+  if (keeps_x(block)) {
     return {saved + saved_layout.x.offset, hidden_format(), hidden_format().stride_bytes()};
   }
   return pool(schedule.config.backward ? layout.x_again : layout.x, hidden_format());

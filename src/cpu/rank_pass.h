@@ -85,6 +85,14 @@ struct RankPass {
 
   // x rows of a task: the shared expert reads the rank's own rows, backward may find them kept.
   RowPool x_pool(bool shared, std::int32_t block) const;
+  bool keeps_x(std::int32_t block) const {
+    return saved != nullptr && schedule.config.kept_x && schedule.kept(false, block);
+  }
+  // First row of a block in x_pool: forward's own pool is a ring.
+  std::int64_t x_row(bool shared, std::int32_t block) const {
+    if (shared || keeps_x(block)) return pool_row(shared, block);
+    return static_cast<std::int64_t>(schedule.x_slot(block)) * kBlockRows;
+  }
   // [rows, 2I] BF16: gate, then up. In forward where backward will look; data == nullptr: not kept.
   RowPool pre_activations(bool shared, std::int32_t block) const;
   RowPool dy_pool(bool shared) const;

@@ -47,10 +47,11 @@ struct Output {
   }
 };
 
-float* scratch_of(const RankPass& pass, const Piece& piece) {
-  return piece.scratch < 0 ? nullptr
-                           : pass.at<float>(pass.layout.scratch_grads) +
-                                 piece.scratch * ScratchGrads(pass.config).floats();
+// The piece's scratch from `offset` floats on; nullptr: it needs none.
+float* scratch_of(const RankPass& pass, const Piece& piece, std::int64_t offset) {
+  if (piece.scratch < 0) return nullptr;
+  return pass.at<float>(pass.layout.scratch_grads) +
+         piece.scratch * ScratchGrads(pass.config).floats() + offset;
 }
 
 // out[row0 + i, col0 + j] += sum over rows r of left[r, left_col + i] right[r, col0 + j].
@@ -103,16 +104,15 @@ void down_wgrad(RankPass& pass, const Task& task, Worker& worker) {
   const std::int64_t m =
       std::min<std::int64_t>(tile_shape(Stage::down_wgrad).m, pass.config.hidden - row0);
   const ScratchGrads part(pass.config);
-  float* scratch = scratch_of(pass, piece);
   const RowPool dy = pass.dy_pool(shared);
   if (grads.down.wanted()) {
     const RowPool h =
         pass.pool(shared ? pass.layout.shared_h_again : pass.layout.h_weighted, inter);
-    add_product(pass, task, {grads.down, e, piece, scratch + part.gate_up}, {dy, row0, h}, row0, m,
-                columns(Stage::down_wgrad, task.n, inter.cols), worker);
+    add_product(pass, task, {grads.down, e, piece, scratch_of(pass, piece, part.gate_up)},
+                {dy, row0, h}, row0, m, columns(Stage::down_wgrad, task.n, inter.cols), worker);
   }
   if (task.n == 0) {
-    float* bias = scratch + part.gate_up + part.down + part.bias_gate_up;
+    float* bias = scratch_of(pass, piece, part.gate_up + part.down + part.bias_gate_up);
     add_bias_grad(pass, task, {grads.bias_down, e, piece, bias}, dy, true, row0, m, worker);
   }
 }
@@ -129,20 +129,20 @@ void gate_up_wgrad(RankPass& pass, const Task& task, Worker& worker) {
   const std::int64_t row0 = static_cast<std::int64_t>(is_up ? task.m - half : task.m) * tile_m;
   const std::int64_t m = std::min<std::int64_t>(tile_m, inter.cols - row0);
   const ScratchGrads part(pass.config);
-  float* scratch = scratch_of(pass, piece);
 
   RowPool d_rows{pass.at(shared ? pass.layout.shared_d_gate_up : pass.layout.d_gate_up), inter,
                  2 * inter.stride_bytes()};
   if (is_up) d_rows.data += inter.stride_bytes();
   const GradMatrix& grad = is_up ? grads.up : grads.gate;
   if (grad.wanted()) {
-    float* sums = scratch + (is_up ? part.gate_up / 2 : 0);
+    float* sums = scratch_of(pass, piece, is_up ? part.gate_up / 2 : 0);
     add_product(pass, task, {grad, e, piece, sums},
                 {d_rows, row0, pass.x_pool(shared, piece.block)}, row0, m,
                 columns(Stage::gate_up_wgrad, task.n, pass.config.hidden), worker);
   }
   if (task.n == 0) {
-    float* bias = scratch + part.gate_up + part.down + (is_up ? part.bias_gate_up / 2 : 0);
+    float* bias =
+        scratch_of(pass, piece, part.gate_up + part.down + (is_up ? part.bias_gate_up / 2 : 0));
     add_bias_grad(pass, task, {is_up ? grads.bias_up : grads.bias_gate, e, piece, bias}, d_rows,
                   false, row0, m, worker);
   }

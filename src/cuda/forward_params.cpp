@@ -16,6 +16,7 @@ Params zeroed() {
 }
 
 std::int64_t offset_from(const std::byte* heap, const void* data) {
+  if (data == nullptr) return 0;
   return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(data) -
                                    reinterpret_cast<std::uintptr_t>(heap));
 }
@@ -171,6 +172,7 @@ ForwardParams forward_params(const CudaPeers& peers, const LocalRank& local,
   p.topk = config.topk;
   p.tokens = args.x.shape[0];
   p.capacity_blocks = capacity_blocks(config);
+  p.x_blocks = x_blocks(config);
   p.num_local_experts = static_cast<int>(config.num_local_experts());
   p.swiglu = config.swiglu;
   p.router_weight = config.router_weight;

@@ -1,8 +1,6 @@
 #include "model/layer_case.h"
 
 #include <algorithm>
-#include <cstring>
-
 #include "core/check.h"
 #include "core/layout.h"
 #include "model/random.h"
@@ -27,7 +25,9 @@ std::vector<float> random_floats(Random& random, std::int64_t n, double stddev) 
   return values;
 }
 
-void fill_nan_bytes(std::byte* data, std::size_t bytes) { std::memset(data, 0xff, bytes); }
+void fill_nan_bytes(std::byte* data, std::size_t bytes) {
+  std::fill_n(data, bytes, std::byte{0xff});
+}
 template <class T>
 void fill_nan_bytes(std::vector<T>& values) {
   fill_nan_bytes(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T));

@@ -61,6 +61,18 @@ inline std::vector<ProtocolCase> small_cases() {
   reuse.passes = {{false, {ids_of({300})}}};
   add(with_workers(reuse, "_2_2", false, 2, 2));
 
+  // x in a ring that is smaller than the other pools.
+  ProtocolCase ring = small_case("forward_x_ring", 1, 1, 4);
+  ring.config.x_blocks = 2;
+  ring.passes = {{false, {ids_of({500})}}};
+  add(with_workers(ring, "_1_1", false, 1, 1));
+  add(with_workers(ring, "_2_2", false, 2, 2));
+  add(with_workers(ring, "_pool_3", true, 3, 0));
+  ring.name = "forward_x_ring_windows";
+  ring.config.capacity_blocks = 3;
+  ring.config.x_blocks = 1;
+  add(with_workers(ring, "_2_2", false, 2, 2));
+
   // Backward over windows: one expert in scratch, then three that straddle.
   ProtocolCase back = small_case("backward_reuse", 1, 1, 1);
   back.passes = {{true, {ids_of({300})}}};
@@ -163,6 +175,7 @@ inline std::vector<ProtocolCase> large_cases() {
     c.pooled = pick({0, 0, 1}) == 1;
     c.workers[0] = pick({1, 2, 4, 8});
     c.workers[1] = pick({1, 2, 4, 16});
+    c.config.x_blocks = c.config.group_blocks + static_cast<std::int32_t>(seed % 3);
     PassInput forward;
     for (int r = 0; r < ranks; ++r) {
       const std::int64_t tokens = pick({0, 1, 130, 300});

@@ -57,14 +57,17 @@ class TaskEffects {
   std::int32_t place_of(bool shared, std::int32_t block) const {
     return shared ? block : s_.slot(block);
   }
+  std::int32_t place_of(Data data, bool shared, std::int32_t block) const {
+    return data == Data::x && !shared ? s_.x_slot(block) : place_of(shared, block);
+  }
   void write_block(Data data, const Task& t) {
     memory_.write(pass_, rank_, *out_, {data, t.shared, t.block, t.n, 0},
-                  {data, t.shared, place_of(t.shared, t.block), t.n, 0});
+                  {data, t.shared, place_of(data, t.shared, t.block), t.n, 0});
   }
   void read_block(Data data, bool shared, std::int32_t block, std::int32_t count) {
     for (std::int32_t i = 0; i < count; ++i) {
       memory_.read(pass_, rank_, *out_, {data, shared, block, i, 0},
-                   {data, shared, place_of(shared, block), i, 0});
+                   {data, shared, place_of(data, shared, block), i, 0});
     }
   }
   void read_rows(Data data, std::int32_t block) {

@@ -9,9 +9,6 @@
 
 namespace catamount::cuda {
 
-inline constexpr int kLoadsAhead = 4;  // slots
-inline constexpr int kSpans = 2;       // of 256 columns, that a warp sums at a time
-
 // One term of the sum: a row (nullptr: none) and its weight.
 struct Term {
   const Bf16* row;
@@ -40,7 +37,10 @@ __device__ inline void add_products(const uint4& v, float weight, float (&sum)[8
   }
 }
 
+// The loads of kLoadsAhead slots, kSpans times 256 columns of each, are under way together: enough
+// of them cover the latency of memory.
 // Terms of slots [0, topk) are spread over the lanes: slot k in lane k % 32, terms[k / 32].
+template <int kLoadsAhead, int kSpans>
 __device__ inline void sum_token(const ForwardParams& p, const Term (&terms)[2],
                                  const Bf16* shared_row, std::int64_t token, int lane) {
   const auto topk = static_cast<int>(p.topk);
@@ -106,7 +106,11 @@ __device__ inline void combine(const ForwardParams& p, const Schedule& schedule,
       if (k < p.topk) terms[i] = slot_term(p, schedule, token * p.topk + k);
     }
     const Bf16* shared_row = p.shared_intermediate > 0 ? p.shared_y + token * p.hidden : nullptr;
-    sum_token(p, terms, shared_row, token, thread.lane);
+    if (p.topk <= 4) {
+      sum_token<4, 4>(p, terms, shared_row, token, thread.lane);
+    } else {
+      sum_token<8, 2>(p, terms, shared_row, token, thread.lane);
+    }
   }
 }
 

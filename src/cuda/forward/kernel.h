@@ -47,6 +47,7 @@ struct ForwardParams {
   std::int64_t topk;
   std::int64_t tokens;  // T of this rank
   std::int64_t capacity_blocks;
+  std::int64_t x_blocks;
   int num_local_experts;
   Swiglu swiglu;
   RouterWeight router_weight;

@@ -22,7 +22,7 @@ __device__ inline void load_operands(const ForwardParams& p, SharedStorage& s, c
   const bool gate_up = mail.stage == Stage::gate_up;
   const CUtensorMap* map_a = !gate_up ? &maps.h_load : mail.kept_x ? &maps.x_kept : &maps.x;
   const std::int32_t plane = mail.shared ? 0 : mail.expert;
-  const std::int32_t row = mail.row;
+  const std::int32_t row = mail.load_row;
   const std::int32_t column = mail.n * (gate_up ? kGateColumns : kTileColumns);
   const HalfB half0{gate_up ? &maps.gate : &maps.down, column};
   const HalfB half1{gate_up ? &maps.up : &maps.down, gate_up ? column : column + kGateColumns};

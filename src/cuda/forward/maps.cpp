@@ -48,14 +48,14 @@ struct ExpertTensorsOnDevice {
   const Bf16 *x, *x_kept, *gate, *up, *down;
   bool fused;
   Bf16 *h, *y, *pre_activations;
-  std::int64_t rows, experts, width;
+  std::int64_t rows, x_rows, experts, width;
 };
 
 void make_maps(Maps& maps, const ExpertTensorsOnDevice& t, std::int64_t hidden, ExpertMaps* out) {
   const std::int64_t plane = t.width * hidden;
   const Bf16* up = t.fused ? t.gate + plane : t.up;
   const std::int64_t stride = t.fused ? 2 * plane : plane;
-  maps.operand(&out->x, t.x, t.rows, hidden);
+  maps.operand(&out->x, t.x, t.x_rows, hidden);
   maps.operand(&out->x_kept, t.x_kept, t.rows, hidden);
   maps.weight(&out->gate, t.gate, t.experts, stride, t.width, hidden, kGateColumns);
   maps.weight(&out->up, up, t.experts, stride, t.width, hidden, kGateColumns);
@@ -74,13 +74,13 @@ cudaError_t make_forward_maps(ForwardParams* p) {
   Maps maps(&error);
   make_maps(maps,
             {p->x_pool, p->kept_x, p->gate, p->up, p->down, p->fused_gate_up, p->h_pool, p->y_pool,
-             p->kept_pre_activations, p->capacity_blocks * kBlockRows, p->num_local_experts,
-             p->intermediate},
+             p->kept_pre_activations, p->capacity_blocks * kBlockRows, p->x_blocks * kBlockRows,
+             p->num_local_experts, p->intermediate},
             p->hidden, &p->routed);
   if (p->shared_intermediate > 0) {
     make_maps(maps,
               {p->x, nullptr, p->shared_gate, p->shared_up, p->shared_down, p->shared_fused_gate_up,
-               p->shared_h, p->shared_y, p->kept_shared_pre_activations, p->tokens, 1,
+               p->shared_h, p->shared_y, p->kept_shared_pre_activations, p->tokens, p->tokens, 1,
                p->shared_intermediate},
               p->hidden, &p->shared);
   }
@@ -91,7 +91,7 @@ cudaError_t make_forward_maps(ForwardParams* p) {
 // trails gate_up by more than what all CTAs hold, so that it never waits for a tile in the making.
 ScheduleTuning forward_tuning(const MoeConfig& config) {
   const std::int32_t rows_per_move = config.hidden > 4096 ? 8 : 16;
-  return {TileSet::sm90_bf16, 8, 600, 4, rows_per_move, 32};
+  return {TileSet::sm90_bf16, 8, 600, 4, rows_per_move, 8};
 }
 
 }  // namespace catamount::cuda

@@ -61,14 +61,13 @@ class CopyPipe {
 
 // dispatch: row i of a task comes from the rank that owns its token.
 __device__ inline RowCopy dispatch_row(const ForwardParams& p, const Schedule& schedule,
-                                       const Task& task, std::int32_t pool_row,
-                                       std::int32_t table_row) {
-  const RowSource source = p.routing.row_source[table_row];
+                                       const Task& task, const BlockRows& block, std::int32_t i) {
+  const RowSource source = p.routing.row_source[task.block * kBlockRows + i];
   const PublishedInputs& in = p.state->inputs[source.rank];
   const bool kept = p.kept_x != nullptr && schedule.kept(false, task.block);
-  Bf16* pool = kept ? p.kept_x : p.x_pool;
+  Bf16* to = kept ? p.kept_x + (block.first + i) * p.hidden : p.x_pool + (block.x + i) * p.hidden;
   return {p.peers.base[source.rank] + in.x_offset + source.token * in.x_stride,
-          reinterpret_cast<std::byte*>(pool + pool_row * p.hidden)};
+          reinterpret_cast<std::byte*>(to)};
 }
 
 // send_home: it goes to slot (token, k) there; rows of own tokens are read in place, unless pool
@@ -88,10 +87,9 @@ __device__ inline void move_rows(const ForwardParams& p, const Schedule& schedul
   const std::int32_t i = task.n * schedule.config.rows_per_move + lane;
   RowCopy row{nullptr, nullptr};
   if (lane < schedule.config.rows_per_move && i < block.valid) {
-    const std::int32_t table_row = task.block * kBlockRows + i;
     row = task.stage == Stage::dispatch
-              ? dispatch_row(p, schedule, task, block.first + i, table_row)
-              : home_row(p, schedule, block.first + i, table_row);
+              ? dispatch_row(p, schedule, task, block, i)
+              : home_row(p, schedule, block.first + i, task.block * kBlockRows + i);
   }
   const auto bytes = static_cast<std::uint32_t>(p.hidden * 2);
   const std::uint32_t pieces = (bytes + kMoveSlotBytes - 1) / kMoveSlotBytes;

@@ -122,6 +122,7 @@ class SegmentWindow {
 
 struct BlockRows {
   std::int32_t first;  // row in the pools
+  std::int32_t x;      // row in the ring of x
   std::int32_t valid;
 };
 __device__ inline BlockRows block_rows(const ForwardParams& p, const Schedule& schedule,
@@ -131,7 +132,9 @@ __device__ inline BlockRows block_rows(const ForwardParams& p, const Schedule& s
       task.shared ? task.block : task.block - p.routing.block_begin[task.expert];
   const std::int64_t left = rows - static_cast<std::int64_t>(before) * kBlockRows;
   const std::int32_t slot = task.shared ? task.block : schedule.slot(task.block);
-  return {slot * kBlockRows, static_cast<std::int32_t>(left < kBlockRows ? left : kBlockRows)};
+  const std::int32_t x_slot = task.shared ? task.block : schedule.x_slot(task.block);
+  return {slot * kBlockRows, x_slot * kBlockRows,
+          static_cast<std::int32_t>(left < kBlockRows ? left : kBlockRows)};
 }
 
 __device__ inline Mail make_mail(const ForwardParams& p, const Schedule& schedule,
@@ -150,6 +153,7 @@ __device__ inline Mail make_mail(const ForwardParams& p, const Schedule& schedul
   mail.finishes = schedule.counts_as_finished(task.stage, task.shared);
   const bool kept = schedule.kept(task.shared, task.block);
   mail.kept_x = p.kept_x != nullptr && kept && !task.shared;
+  mail.load_row = task.stage == Stage::gate_up && !mail.kept_x ? rows.x : rows.first;
   const Bf16* pre = task.shared ? p.kept_shared_pre_activations : p.kept_pre_activations;
   mail.keep = pre != nullptr && kept;
   const std::int64_t width = task.shared ? p.shared_intermediate : p.intermediate;

@@ -37,6 +37,7 @@ struct Mail {
   std::int32_t block;
   std::int32_t n;
   std::int32_t row;         // first row in the pools
+  std::int32_t load_row;    // first row of its operand A
   std::int32_t valid_rows;  // of kTileRows
   std::int32_t k_blocks;
   std::uint32_t ring;  // position of its first K block in the operand ring
