@@ -4,7 +4,7 @@
 Usage: scripts/generate_wgmma.py > src/cuda/ptx/wgmma_instructions.cuh
 """
 
-WIDTHS = [192]
+WIDTHS = [32, 64, 128, 192]
 
 
 def function(n):
@@ -15,14 +15,17 @@ def function(n):
         rows.append(f'      "{row}{"," if begin + 16 < count else ""} "')
     outputs = []
     for begin in range(0, count, 8):
-        row = ", ".join(f'"+f"(d[{i}])' for i in range(begin, min(begin + 8, count)))
+        row = ", ".join(f'"+f"(d[kFirst + {i}])' for i in range(begin, min(begin + 8, count)))
         outputs.append(f"        {row}")
     registers = "\n".join(rows)
     operands = ",\n".join(outputs)
     return f"""
-// d += A B^T (scale_d == 0: d = A B^T): A [64, 16], B [{n}, 16], both K-major in shared memory.
-__device__ inline void wgmma_m64n{n}k16(float (&d)[{count}], std::uint64_t a, std::uint64_t b,
+// d += A B^T (scale_d == 0: d = A B^T): A [64, 16], B [{n}, 16], both K-major in shared memory. The
+// sums are the {count} from kFirst on.
+template <int kFirst, int kSize>
+__device__ inline void wgmma_m64n{n}k16(float (&d)[kSize], std::uint64_t a, std::uint64_t b,
                                         std::uint32_t scale_d) {{
+  static_assert(kFirst + {count} <= kSize);
   asm volatile(
       "{{\\n"
       ".reg .pred p;\\n"

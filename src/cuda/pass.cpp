@@ -49,7 +49,8 @@ void prepare(const CudaPeers& peers, LocalRank& local, const MoeConfig& config,
 void check_sms(const DeviceGroup& group, const MoeConfig& config) {
   constexpr int kFewest = 2;  // the fused kernel's cluster
   const int each = (group.num_sms - config.reserve_sms) / group.num_ranks;
-  check(each >= config.comm_sms + kFewest,
+  const int comm = (config.comm_sms + kFewest - 1) / kFewest * kFewest;
+  check(each / kFewest * kFewest >= comm + kFewest,
         "GPU {} has {} SMs for {} ranks: too few with reserve_sms {} and comm_sms {}", group.device,
         group.num_sms, group.num_ranks, config.reserve_sms, config.comm_sms);
 }

@@ -92,9 +92,6 @@ __device__ inline void sum_token(const ForwardParams& p, const Term (&terms)[2],
 
 __device__ inline void combine(const ForwardParams& p, const Schedule& schedule, const Mail& mail,
                                const Thread& thread) {
-#ifdef EXP_NOSUM
-  return;
-#endif
   const std::int64_t chunk = schedule.config.tokens_per_sum;
   const std::int64_t begin = mail.n * chunk;
   const std::int64_t end = begin + chunk < p.tokens ? begin + chunk : p.tokens;
@@ -107,9 +104,9 @@ __device__ inline void combine(const ForwardParams& p, const Schedule& schedule,
     }
     const Bf16* shared_row = p.shared_intermediate > 0 ? p.shared_y + token * p.hidden : nullptr;
     if (p.topk <= 4) {
-      sum_token<4, 4>(p, terms, shared_row, token, thread.lane);
+      sum_token<4, 8>(p, terms, shared_row, token, thread.lane);
     } else {
-      sum_token<8, 2>(p, terms, shared_row, token, thread.lane);
+      sum_token<8, 4>(p, terms, shared_row, token, thread.lane);
     }
   }
 }

@@ -9,33 +9,47 @@
 
 namespace catamount::cuda {
 
-__device__ inline void run_tile(const ForwardParams& p, SharedStorage& s, const Mail& mail,
-                                const Thread& thread, Staging& staging) {
-  const bool gate_up = mail.stage == Stage::gate_up;
-  const bool both = mail.valid_rows > kHalfRows;
-  if (!mail.shared) {
-    if (gate_up && p.bias_gate.data != nullptr) stage_gate_up_bias(p, s, mail, thread);
-    if (!gate_up && p.bias_down.data != nullptr) stage_down_bias(p, s, mail, thread);
-  }
+// One shape of tile from its first product to its last store.
+template <Stage kStage, int kHalves, class Columns>
+__device__ inline void run_shape(const ForwardParams& p, SharedStorage& s, const Mail& mail,
+                                 const Thread& thread, Staging& staging) {
   float acc0[kSums];
   float acc1[kSums];
-  if (both) {
-    multiply<2>(s, mail, thread, acc0, acc1);
-  } else {
-    multiply<1>(s, mail, thread, acc0, acc1);
-  }
-#ifdef EXP_NOEPI
-  float any = 0;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) any += acc0[i] + acc1[i];
-  if (any == 1.2345F) p.out[0] = Bf16{1};
-  return;
-#endif
-  if (gate_up) {
-    finish_gate_up(p, s, mail, thread, staging, acc0, acc1);
+  multiply<kHalves, Columns>(s, mail, thread, acc0, acc1);
+  if constexpr (kStage == Stage::gate_up) {
+    finish_gate_up<kHalves>(p, s, mail, thread, staging, acc0, acc1);
   } else {
     finish_half(p, s, mail, thread, staging, 0, acc0);
-    if (both) finish_half(p, s, mail, thread, staging, 1, acc1);
+    if constexpr (kHalves == 2) finish_half(p, s, mail, thread, staging, 1, acc1);
+  }
+}
+
+__device__ inline void run_tile(const ForwardParams& p, SharedStorage& s, const Mail& mail,
+                                const Thread& thread, Staging& staging) {
+  const bool both = mail.valid_rows > kHalfRows;
+  if (mail.stage == Stage::gate_up) {
+    if (!mail.shared && p.bias_gate.data != nullptr) stage_gate_up_bias(p, s, mail, thread);
+    const std::int64_t width = mail.shared ? p.shared_intermediate : p.intermediate;
+    const std::int64_t columns = width - mail.n * kGateColumns;
+    if (!both) {
+      run_shape<Stage::gate_up, 1, FullWidth>(p, s, mail, thread, staging);
+    } else if (columns > 32) {
+      run_shape<Stage::gate_up, 2, FullWidth>(p, s, mail, thread, staging);
+    } else {
+      run_shape<Stage::gate_up, 2, Width<2, 32>>(p, s, mail, thread, staging);
+    }
+  } else {
+    if (!mail.shared && p.bias_down.data != nullptr) stage_down_bias(p, s, mail, thread);
+    const std::int64_t columns = p.hidden - mail.n * kTileColumns;
+    if (!both) {
+      run_shape<Stage::down, 1, FullWidth>(p, s, mail, thread, staging);
+    } else if (columns > 128) {
+      run_shape<Stage::down, 2, FullWidth>(p, s, mail, thread, staging);
+    } else if (columns > 64) {
+      run_shape<Stage::down, 2, Width<1, 128>>(p, s, mail, thread, staging);
+    } else {
+      run_shape<Stage::down, 2, Width<1, 64>>(p, s, mail, thread, staging);
+    }
   }
 }
 

@@ -40,16 +40,39 @@ __device__ inline void add_bias(const float* bias, const Thread& thread, const f
   }
 }
 
+// Without a clamp a kept pre-activation is just rounded.
+template <bool kClamped>
+__device__ inline std::uint32_t kept_pair(float low, float high, float limit) {
+  if constexpr (!kClamped) return ptx::cvt_bf16x2(low, high);
+  return static_cast<std::uint32_t>(kept_pre_activation(low, limit).bits) |
+         static_cast<std::uint32_t>(kept_pre_activation(high, limit).bits) << 16;
+}
+
 // Rounds gate (plane 0) or up of one half into staging.
-template <int kPlane>
-__device__ inline void write_pre_activations(const Staging& staging, int half,
+template <int kPlane, bool kClamped>
+__device__ inline void write_pre_activations(const Staging& staging, int half, float limit,
                                              const float (&acc)[kSums]) {
 #pragma unroll
   for (int chunk = 0; chunk < kGateChunks; chunk += 2) {
     const float* v = acc + 4 * (kPlane * kGateChunks + chunk);
-    staging.write_h(half, chunk, ptx::cvt_bf16x2(v[0], v[1]), ptx::cvt_bf16x2(v[2], v[3]),
-                    ptx::cvt_bf16x2(v[4], v[5]), ptx::cvt_bf16x2(v[6], v[7]));
+    staging.write_h(half, chunk, kept_pair<kClamped>(v[0], v[1], limit),
+                    kept_pair<kClamped>(v[2], v[3], limit), kept_pair<kClamped>(v[4], v[5], limit),
+                    kept_pair<kClamped>(v[6], v[7], limit));
   }
+}
+
+template <int kHalves, int kPlane>
+__device__ inline void keep_plane(Staging& staging, float limit, const float (&acc0)[kSums],
+                                  const float (&acc1)[kSums]) {
+  staging.acquire();
+  if (limit < __int_as_float(0x7f800000)) {
+    write_pre_activations<kPlane, true>(staging, 0, limit, acc0);
+    if constexpr (kHalves == 2) write_pre_activations<kPlane, true>(staging, 1, limit, acc1);
+  } else {
+    write_pre_activations<kPlane, false>(staging, 0, limit, acc0);
+    if constexpr (kHalves == 2) write_pre_activations<kPlane, false>(staging, 1, limit, acc1);
+  }
+  staging.publish();
 }
 
 __device__ inline void write_h(const Staging& staging, int half, const Swiglu& swiglu,
@@ -78,25 +101,20 @@ __device__ inline void load_row_weights(const ForwardParams& p, const Mail& mail
   for (int i = 0; i < 2; ++i) weight[i] = weighted ? rows[thread.row(half, i)] : 1.0F;
 }
 
+template <int kHalves>
 __device__ inline void finish_gate_up(const ForwardParams& p, SharedStorage& s, const Mail& mail,
                                       const Thread& thread, Staging& staging, float (&acc0)[kSums],
                                       float (&acc1)[kSums]) {
-  const bool both = mail.valid_rows > kHalfRows;
+  constexpr bool kBoth = kHalves == 2;
   if (p.bias_gate.data != nullptr && !mail.shared) {
     const float ones[2] = {1.0F, 1.0F};
     const float* bias = s.bias[thread.consumer];
     add_bias(bias, thread, ones, acc0);
-    if (both) add_bias(bias, thread, ones, acc1);
+    if constexpr (kBoth) add_bias(bias, thread, ones, acc1);
   }
   if (mail.keep) {
-    staging.acquire();
-    write_pre_activations<0>(staging, 0, acc0);
-    if (both) write_pre_activations<0>(staging, 1, acc1);
-    staging.publish();
-    staging.acquire();
-    write_pre_activations<1>(staging, 0, acc0);
-    if (both) write_pre_activations<1>(staging, 1, acc1);
-    staging.publish();
+    keep_plane<kHalves, 0>(staging, p.swiglu.limit, acc0, acc1);
+    keep_plane<kHalves, 1>(staging, p.swiglu.limit, acc0, acc1);
   }
   float weight0[2];
   float weight1[2];
@@ -105,7 +123,7 @@ __device__ inline void finish_gate_up(const ForwardParams& p, SharedStorage& s, 
   const Swiglu swiglu = p.swiglu;
   staging.acquire();
   write_h(staging, 0, swiglu, weight0, acc0);
-  if (both) write_h(staging, 1, swiglu, weight1, acc1);
+  if constexpr (kBoth) write_h(staging, 1, swiglu, weight1, acc1);
   staging.publish();
 }
 

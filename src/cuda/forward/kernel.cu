@@ -10,6 +10,8 @@
 // docs/forward_kernel.md draws them with their barriers.
 #include "cuda/forward/kernel.h"
 
+#include <algorithm>
+
 #include "cuda/forward/consumer.cuh"
 #include "cuda/forward/loader.cuh"
 #include "cuda/forward/mover.cuh"
@@ -27,7 +29,7 @@ template <int kRanks>
 struct Launch {
   ForwardParams rank[kRanks];
   int ctas_per_rank;
-  int comm_ctas;
+  int comm_ctas;  // of a rank, its last ones: they move rows, the others do not
 };
 
 __device__ void init_barriers(SharedStorage& s) {
@@ -97,7 +99,9 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   // Uniform over the warp, and seen to be by the compiler.
   const int warp = __shfl_sync(0xFFFFFFFF, static_cast<int>(threadIdx.x) / 32, 0);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (warp < 4) {
+  if (cta >= launch.ctas_per_rank - launch.comm_ctas) {
+    run_comm(p, s, warp, lane);
+  } else if (warp < 4) {
     ptx::setmaxnreg_dec<40>();
     produce(p, s, warp, lane, cta_in_cluster, launch.comm_ctas == 0);
   } else {
@@ -107,6 +111,17 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   }
   ptx::barrier_cluster_arrive();
   ptx::barrier_cluster_wait();
+}
+
+// Clusters lie within groups of SMs whose sizes differ from chip to chip: not every SM finds a
+// place in one.
+template <int kRanks>
+cudaError_t max_resident_clusters(int* clusters) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(kCluster);
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = sizeof(SharedStorage);
+  return cudaOccupancyMaxActiveClusters(clusters, forward_kernel<kRanks>, &config);
 }
 
 template <int kRanks>
@@ -120,10 +135,14 @@ cudaError_t launch(const ForwardParams* ranks, int num_ranks, const LaunchOption
   }
   Launch<kRanks> arguments{};
   for (int r = 0; r < num_ranks; ++r) arguments.rank[r] = ranks[r];
-  arguments.ctas_per_rank =
-      (options.num_sms - options.reserve_sms) / num_ranks / kCluster * kCluster;
-  arguments.comm_ctas = options.comm_sms;
-  if (arguments.ctas_per_rank < 1) return cudaErrorInvalidConfiguration;
+  int resident = 0;
+  if (const cudaError_t error = max_resident_clusters<kRanks>(&resident); error != cudaSuccess) {
+    return error;
+  }
+  const int wanted = (options.num_sms - options.reserve_sms) / kCluster;
+  arguments.ctas_per_rank = std::min(resident, wanted) / num_ranks * kCluster;
+  arguments.comm_ctas = (options.comm_sms + kCluster - 1) / kCluster * kCluster;
+  if (arguments.ctas_per_rank <= arguments.comm_ctas) return cudaErrorInvalidConfiguration;
   forward_kernel<kRanks><<<static_cast<unsigned>(arguments.ctas_per_rank * num_ranks), kThreads,
                            kSharedBytes, stream>>>(arguments);
   return cudaGetLastError();

@@ -87,11 +87,11 @@ cudaError_t make_forward_maps(ForwardParams* p) {
   return error;
 }
 
-// Runs of 8 row blocks keep a run's rows of x in the L2 cache while the weights pass by. down
+// Runs of 16 row blocks keep a run's rows of x in the L2 cache while the weights pass by. down
 // trails gate_up by more than what all CTAs hold, so that it never waits for a tile in the making.
 ScheduleTuning forward_tuning(const MoeConfig& config) {
   const std::int32_t rows_per_move = config.hidden > 4096 ? 8 : 16;
-  return {TileSet::sm90_bf16, 8, 600, 4, rows_per_move, 8};
+  return {TileSet::sm90_bf16, 16, 600, 4, rows_per_move, 8};
 }
 
 }  // namespace catamount::cuda

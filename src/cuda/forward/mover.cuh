@@ -27,7 +27,7 @@ class CopyPipe {
     const RingPosition<kMoveSlots> at(loads_++);
     ptx::cp_async_bulk_wait_group_read<1>();
     ptx::mbarrier_arrive_expect_tx(&full_[at.slot], bytes);
-    ptx::cp_async_bulk_load(slots_[at.slot], from, bytes, &full_[at.slot]);
+    ptx::cp_async_bulk_load(slots_[at.slot], from, bytes, &full_[at.slot], passing_);
     shift(to, bytes);
   }
   // Returns when all copies are written.
@@ -57,6 +57,7 @@ class CopyPipe {
   std::uint32_t stores_ = 0;
   std::byte* to_[2] = {};
   std::uint32_t bytes_[2] = {};
+  std::uint64_t passing_ = ptx::evict_first_policy();
 };
 
 // dispatch: row i of a task comes from the rank that owns its token.
@@ -121,9 +122,7 @@ __device__ inline void run_mover(const ForwardParams& p, SharedStorage& s, CopyP
     const Task task = s.schedule.task(Queue::move, index, &hint);
     if (!wait_all(p, s, task, lane)) return;
     ptx::fence_proxy_async();
-#ifndef EXP_NOMOVE
     move_rows(p, s.schedule, task, pipe, lane);
-#endif
     if (lane == 0) {
       if (task.stage == Stage::send_home) ptx::fence_acq_rel_sys();
       complete_task(p, s.schedule, s.schedule.advances(task),
@@ -131,6 +130,25 @@ __device__ inline void run_mover(const ForwardParams& p, SharedStorage& s, CopyP
     }
     __syncwarp();
   }
+}
+
+// A CTA that only moves rows: the memory of the operand ring is its slots.
+struct CommStorage {
+  static constexpr int kMovers = 8;
+  std::byte slots[kMovers][kMoveSlots][kMoveSlotBytes];
+  std::uint64_t full[kMovers][kMoveSlots];
+};
+static_assert(sizeof(CommStorage) <= offsetof(SharedStorage, staging));
+
+__device__ inline void run_comm(const ForwardParams& p, SharedStorage& s, int warp, int lane) {
+  auto& own = *reinterpret_cast<CommStorage*>(&s);
+  if (warp >= CommStorage::kMovers) return;
+  if (lane == 0) {
+    for (std::uint64_t& full : own.full[warp]) ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+  run_mover(p, s, CopyPipe(own.slots[warp], own.full[warp]), lane);
 }
 
 }  // namespace catamount::cuda

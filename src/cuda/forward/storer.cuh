@@ -17,9 +17,7 @@ class Storer {
       const Mail& mail = receive(s_, i);
       if (mail.stop) return;
       if (mail.stage != Stage::combine && !mail.idle) {
-#ifndef EXP_NOEPI
         store(mail, static_cast<int>(i % kConsumers));
-#endif
         ptx::cp_async_bulk_wait_group<0>();
         complete_task(p_, s_.schedule, mail.counter, mail.finishes);
       }
@@ -61,7 +59,7 @@ class Storer {
         const std::int32_t x = mail.n * kTileColumns + box * kBoxColumnsY;
         if (x < p_.hidden) {
           ptx::cp_async_bulk_tensor_store_2d(&maps.y, x, mail.row + half * kHalfRows,
-                                             staged + box * kBoxBytes);
+                                             staged + box * kBoxBytes, passing_);
         }
       }
       end(consumer);
@@ -82,6 +80,7 @@ class Storer {
   const ForwardParams& p_;
   SharedStorage& s_;
   std::uint32_t rounds_[kConsumers] = {};
+  std::uint64_t passing_ = ptx::evict_first_policy();
 };
 
 }  // namespace catamount::cuda

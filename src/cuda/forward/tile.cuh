@@ -43,7 +43,31 @@ __device__ inline void skip_tile(SharedStorage& s, const Mail& mail, const Threa
   if (thread.lane == 0) ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
 }
 
-template <int kHalves>
+// Where a tile's columns begin and end: all 192, or, at the right edge, kParts times the first
+// kColumns of 192 / kParts. One part: down; two: gate's columns and up's.
+template <int kParts, int kColumns>
+struct Width {
+  static constexpr std::uint32_t kNextPart = kTileColumns / kParts * 128 / 16;
+
+  __device__ static void multiply(float (&acc)[kSums], std::uint64_t a, std::uint64_t b,
+                                  std::uint32_t add) {
+    part<0>(acc, a, b, add);
+    if constexpr (kParts == 2) part<kSums / 2>(acc, a, b + kNextPart, add);
+  }
+
+ private:
+  template <int kFirst>
+  __device__ static void part(float (&acc)[kSums], std::uint64_t a, std::uint64_t b,
+                              std::uint32_t add) {
+    if constexpr (kColumns == 192) ptx::wgmma_m64n192k16<kFirst>(acc, a, b, add);
+    if constexpr (kColumns == 128) ptx::wgmma_m64n128k16<kFirst>(acc, a, b, add);
+    if constexpr (kColumns == 64) ptx::wgmma_m64n64k16<kFirst>(acc, a, b, add);
+    if constexpr (kColumns == 32) ptx::wgmma_m64n32k16<kFirst>(acc, a, b, add);
+  }
+};
+using FullWidth = Width<1, kTileColumns>;
+
+template <int kHalves, class Columns>
 __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread& thread,
                                 float (&acc0)[kSums], float (&acc1)[kSums]) {
   constexpr std::uint32_t kNextK = 32 / 16;
@@ -66,9 +90,9 @@ __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k) {
       const std::uint32_t add = k > 0 || k_block > 0 ? 1 : 0;
-      ptx::wgmma_m64n192k16(acc0, a + k * kNextK, b + k * kNextK, add);
-      if (kHalves == 2) {
-        ptx::wgmma_m64n192k16(acc1, a + kNextHalf + k * kNextK, b + k * kNextK, add);
+      Columns::multiply(acc0, a + k * kNextK, b + k * kNextK, add);
+      if constexpr (kHalves == 2) {
+        Columns::multiply(acc1, a + kNextHalf + k * kNextK, b + k * kNextK, add);
       }
     }
     ptx::wgmma_commit_group();

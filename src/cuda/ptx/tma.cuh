@@ -54,6 +54,23 @@ __device__ inline void cp_async_bulk_tensor_store_2d(const CUtensorMap* map, std
       : "memory");
 }
 
+// What is not read again soon, and goes first when the L2 cache needs room.
+__device__ inline std::uint64_t evict_first_policy() {
+  std::uint64_t policy = 0;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+__device__ inline void cp_async_bulk_tensor_store_2d(const CUtensorMap* map, std::int32_t x,
+                                                     std::int32_t y, const void* from,
+                                                     std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+      "[%0, {%2, %3}], [%1], %4;" ::"l"(map),
+      "r"(cvta_shared(from)), "r"(x), "r"(y), "l"(policy)
+      : "memory");
+}
+
 __device__ inline void cp_async_bulk_tensor_store_3d(const CUtensorMap* map, std::int32_t x,
                                                      std::int32_t y, std::int32_t z,
                                                      const void* from) {
@@ -66,11 +83,11 @@ __device__ inline void cp_async_bulk_tensor_store_3d(const CUtensorMap* map, std
 
 // Addresses and size are multiples of 16.
 __device__ inline void cp_async_bulk_load(void* to, const void* from, std::uint32_t bytes,
-                                          std::uint64_t* barrier) {
+                                          std::uint64_t* barrier, std::uint64_t policy) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(cvta_shared(to)),
-      "l"(from), "r"(bytes), "r"(cvta_shared(barrier))
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(cvta_shared(to)),
+      "l"(from), "r"(bytes), "r"(cvta_shared(barrier)), "l"(policy)
       : "memory");
 }
 
