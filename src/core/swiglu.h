@@ -8,6 +8,8 @@
 
 #include <math.h>  // ::expf, ::fabsf: for host and device
 
+#include <cstdint>
+
 #include "catamount/moe.h"
 #include "core/dtype.h"
 #include "core/macros.h"
@@ -40,16 +42,30 @@ CATAMOUNT_HD inline float clamp_up(float up, const Swiglu& p) {
   return up > p.limit ? p.limit : (up < -p.limit ? -p.limit : up);
 }
 
-// A pre-activation as backward will find it: BF16, on the same side of the clamp as the FP32 value.
-// Plain rounding would move values just beyond the limit onto it, where the gradient passes.
+// Pre-activations are kept in BF16, on the same side of the clamp as the FP32 value: plain rounding
+// would move values just beyond the limit onto it, where the gradient passes.
+struct ClampEdge {
+  float limit;
+  float inside;   // the largest BF16 value that is not beyond the limit
+  float outside;  // the smallest that is
+
+  // limit > 0, infinity: no clamp.
+  CATAMOUNT_HD explicit ClampEdge(float clamp_limit) : limit(clamp_limit) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, clamp_limit) >> 16;
+    inside = to_float(Bf16{static_cast<std::uint16_t>(bits)});
+    outside = to_float(Bf16{static_cast<std::uint16_t>(bits + 1)});
+  }
+  // What to round instead of `value`. NaN stays.
+  CATAMOUNT_HD float keep_side(float value) const {
+    const float magnitude = ::fabsf(value);
+    const float beyond = magnitude > limit ? ::fmaxf(magnitude, outside) : inside;
+    return magnitude > inside ? ::copysignf(beyond, value) : value;
+  }
+};
+
+// A pre-activation as backward will find it.
 CATAMOUNT_HD inline Bf16 kept_pre_activation(float value, float limit) {
-  Bf16 kept = to_bf16(value);
-  const float magnitude = ::fabsf(value);
-  const float rounded = ::fabsf(to_float(kept));
-  // Neighbouring codes are neighbouring magnitudes, whatever the sign.
-  if (magnitude > limit && rounded <= limit) ++kept.bits;
-  if (magnitude <= limit && rounded > limit) --kept.bits;
-  return kept;
+  return to_bf16(ClampEdge(limit).keep_side(value));
 }
 
 CATAMOUNT_HD inline float swiglu(float gate, float up, const Swiglu& p) {

@@ -40,38 +40,28 @@ __device__ inline void add_bias(const float* bias, const Thread& thread, const f
   }
 }
 
-// Without a clamp a kept pre-activation is just rounded.
-template <bool kClamped>
-__device__ inline std::uint32_t kept_pair(float low, float high, float limit) {
-  if constexpr (!kClamped) return ptx::cvt_bf16x2(low, high);
-  return static_cast<std::uint32_t>(kept_pre_activation(low, limit).bits) |
-         static_cast<std::uint32_t>(kept_pre_activation(high, limit).bits) << 16;
-}
-
 // Rounds gate (plane 0) or up of one half into staging.
-template <int kPlane, bool kClamped>
-__device__ inline void write_pre_activations(const Staging& staging, int half, float limit,
-                                             const float (&acc)[kSums]) {
+template <int kPlane>
+__device__ inline void write_pre_activations(const Staging& staging, int half,
+                                             const ClampEdge& edge, const float (&acc)[kSums]) {
 #pragma unroll
   for (int chunk = 0; chunk < kGateChunks; chunk += 2) {
     const float* v = acc + 4 * (kPlane * kGateChunks + chunk);
-    staging.write_h(half, chunk, kept_pair<kClamped>(v[0], v[1], limit),
-                    kept_pair<kClamped>(v[2], v[3], limit), kept_pair<kClamped>(v[4], v[5], limit),
-                    kept_pair<kClamped>(v[6], v[7], limit));
+    std::uint32_t packed[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      packed[i] = ptx::cvt_bf16x2(edge.keep_side(v[2 * i]), edge.keep_side(v[2 * i + 1]));
+    }
+    staging.write_h(half, chunk, packed[0], packed[1], packed[2], packed[3]);
   }
 }
 
 template <int kHalves, int kPlane>
-__device__ inline void keep_plane(Staging& staging, float limit, const float (&acc0)[kSums],
-                                  const float (&acc1)[kSums]) {
+__device__ inline void keep_plane(Staging& staging, const ClampEdge& edge,
+                                  const float (&acc0)[kSums], const float (&acc1)[kSums]) {
   staging.acquire();
-  if (limit < __int_as_float(0x7f800000)) {
-    write_pre_activations<kPlane, true>(staging, 0, limit, acc0);
-    if constexpr (kHalves == 2) write_pre_activations<kPlane, true>(staging, 1, limit, acc1);
-  } else {
-    write_pre_activations<kPlane, false>(staging, 0, limit, acc0);
-    if constexpr (kHalves == 2) write_pre_activations<kPlane, false>(staging, 1, limit, acc1);
-  }
+  write_pre_activations<kPlane>(staging, 0, edge, acc0);
+  if constexpr (kHalves == 2) write_pre_activations<kPlane>(staging, 1, edge, acc1);
   staging.publish();
 }
 
@@ -113,8 +103,9 @@ __device__ inline void finish_gate_up(const ForwardParams& p, SharedStorage& s, 
     if constexpr (kBoth) add_bias(bias, thread, ones, acc1);
   }
   if (mail.keep) {
-    keep_plane<kHalves, 0>(staging, p.swiglu.limit, acc0, acc1);
-    keep_plane<kHalves, 1>(staging, p.swiglu.limit, acc0, acc1);
+    const ClampEdge edge(p.swiglu.limit);
+    keep_plane<kHalves, 0>(staging, edge, acc0, acc1);
+    keep_plane<kHalves, 1>(staging, edge, acc0, acc1);
   }
   float weight0[2];
   float weight1[2];
