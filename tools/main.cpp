@@ -1,6 +1,7 @@
 // catamount: the command line. Errors are one line on stderr and exit code 2.
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <exception>
 #include <string>
 #include <utility>
@@ -58,7 +59,12 @@ int main(int argc, char** argv) {
       return report(error.what());
     }
     for (const auto& [name, command] : commands) {
-      if (app.got_subcommand(name)) return command();
+      if (!app.got_subcommand(name)) continue;
+      const int code = command();
+      if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        return report("the output could not be written");
+      }
+      return code;
     }
   } catch (const std::exception& error) {
     return report(error.what());

@@ -209,7 +209,10 @@ Command add_run(CLI::App& app) {
   run_app->add_option("--routing", o->routing,
                       "uniform, zipf:S, hot:N, empty-rank or file:PATH (default: uniform)");
   run_app->add_option("--masked", o->masked, "Fraction of slots that are masked");
-  run_app->add_option("--seed", o->seed, "Seed of weights, tokens and routing");
+  run_app->add_option("--seed", o->seed, "Seed of weights, tokens and routing")
+      ->check([](const std::string& text) {
+        return text[0] == '-' ? "must not be negative, got " + text : std::string();
+      });
   run_app->add_option("--keep", o->keep,
                       "What forward keeps: routing, pre-activations or pre-activations-and-x");
   run_app->add_option("--router-weight", o->router_weight, "in-combine or before-down");

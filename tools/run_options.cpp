@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "io/matrix_file.h"
 #include "io/routing_file.h"
+#include "memory.h"
 #include "model/checkpoint.h"
 #include "model/presets.h"
 
@@ -26,7 +27,9 @@ T parse_name(const char* what, const std::string& text, const std::map<std::stri
 
 std::vector<std::int64_t> per_rank(const RunOptions& o) {
   std::vector<std::int64_t> tokens;
-  for (const std::string& text : CLI::detail::split(o.tokens, ',')) {
+  std::vector<std::string> numbers = CLI::detail::split(o.tokens, ',');
+  if (o.tokens.empty() || o.tokens.back() == ',') numbers.emplace_back();
+  for (const std::string& text : numbers) {
     std::int64_t number = -1;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     check(error == std::errc{} && stop == text.data() + text.size() && number >= 0,
@@ -56,6 +59,9 @@ std::vector<T> slice(const std::vector<T>& all, std::int64_t begin, std::int64_t
 void set_common(const RunOptions& o, model::LayerCaseOptions* c) {
   check(o.ranks >= 1 && o.ranks <= kMaxRanks, "--ranks must be in [1, {}], got {}", kMaxRanks,
         o.ranks);
+  constexpr int kMostThreads = 1024;
+  check(o.threads >= 0 && o.threads <= kMostThreads, "--threads must be in [0, {}], got {}",
+        kMostThreads, o.threads);
   check(o.masked >= 0 && o.masked <= 1, "--masked must be in [0, 1], got {}", o.masked);
   c->config.ep_size = o.ranks;
   c->config.precision = parse_precision(o.precision);
@@ -119,6 +125,8 @@ std::unique_ptr<model::LayerCase> make_preset_layer(const RunOptions& o) {
     c.routing = model::parse_routing_spec(o.routing);
     c.routing.masked = o.masked;
   }
+  c.config.max_tokens = *std::max_element(c.tokens.begin(), c.tokens.end());
+  check_memory(o, c.config);
   auto layer = std::make_unique<model::LayerCase>(c);
   for (std::size_t r = 0; r < routings.size(); ++r) {
     layer->set_routing(static_cast<int>(r), std::move(routings[r]));

@@ -1,7 +1,10 @@
 """The command line from outside: what it prints, what it refuses, that it repeats."""
 
 import json
+import os
+import pathlib
 import re
+import subprocess
 
 import pytest
 
@@ -127,3 +130,28 @@ def test_refuses_broken_routing_files(cli, tmp_path, text, message):
 def test_refuses_missing_files(cli, tmp_path):
     refuses(cli, "run", *SMALL, "--routing", f"file:{tmp_path}/none.txt", message="none.txt")
     refuses(cli, "run", "--checkpoint", tmp_path / "none", "--layer", "0", message="none")
+
+
+def test_layer_that_does_not_fit_is_refused_before_it_starts(cli):
+    meminfo = pathlib.Path("/proc/meminfo").read_text()
+    if int(re.search(r"MemAvailable: +(\d+) kB", meminfo).group(1)) > 200e6:
+        pytest.skip("this machine can hold it")
+    refuses(cli, "run", "--preset", "kimi-k2", "--tokens", "1", message="scale it down")
+
+
+@pytest.mark.parametrize("args, message", [
+    (("--tokens", "5,"), "--tokens must be one number"),
+    (("--tokens", ""), "--tokens must be one number"),
+    (("--seed", "-1"), "must not be negative, got -1"),
+    (("--threads", "100000"), "--threads must be in [0, 1024]"),
+])
+def test_numbers_out_of_range(cli, args, message):
+    refuses(cli, "run", *args, message=message)
+
+
+def test_output_that_cannot_be_written_is_an_error(cli):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([os.environ["CATAMOUNT_CLI"], "info"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "could not be written" in done.stderr
