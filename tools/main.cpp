@@ -13,13 +13,38 @@
 
 namespace {
 
-// CLI11 and the standard library may say it in several lines.
+// Bytes of the UTF-8 character that starts at text[i]; 0: there is none.
+std::size_t utf8_length(const std::string& text, std::size_t i) {
+  const auto lead = static_cast<unsigned char>(text[i]);
+  const std::size_t length = lead < 0x80                   ? 1
+                             : lead >= 0xc2 && lead < 0xe0 ? 2
+                             : lead >= 0xe0 && lead < 0xf0 ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                           : 0;
+  if (i + length > text.size()) return 0;
+  for (std::size_t k = 1; k < length; ++k) {
+    if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// CLI11 and the standard library may say it in several lines, and what comes from a broken file
+// may be no text at all.
 std::string one_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
+  std::string line;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const std::size_t length = byte < 0x20 || byte == 0x7f ? 0 : utf8_length(text, i);
+    if (length > 0) {
+      line += text.substr(i, length);
+      i += length;
+      continue;
+    }
+    line += byte == '\n' ? " " : fmt::format("\\x{:02x}", byte);
+    ++i;
   }
-  return text;
+  return line;
 }
 
 bool has_command(const CLI::App& app, const std::string& name) {

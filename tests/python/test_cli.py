@@ -155,3 +155,13 @@ def test_output_that_cannot_be_written_is_an_error(cli):
                               stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert "could not be written" in done.stderr
+
+
+def test_errors_are_text_whatever_the_file_holds(cli, tmp_path):
+    config = {"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 8,
+              "num_hidden_layers": 1, "num_local_experts": 2, "num_experts_per_tok": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    header = b'{"a\xd8\x01":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (tmp_path / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + bytes(4))
+    refuses(cli, "run", "--checkpoint", tmp_path, "--layer", "0", message="model.safetensors")
