@@ -254,4 +254,13 @@ void validate_backward(const PeerMemory& peers, const MoeConfig& config,
   }
 }
 
+void validate_heaps(int ep_size, std::size_t heap_bytes) {
+  check(ep_size >= 1 && ep_size <= kMaxRanks, "ep_size must be in [1, {}], got {}", kMaxRanks,
+        ep_size);
+  check(heap_bytes >= sizeof(HeapControl),
+        "heap_bytes must hold at least the {} bytes of control words, got {}: ask "
+        "heap_bytes(config)",
+        sizeof(HeapControl), heap_bytes);
+}
+
 }  // namespace catamount

@@ -11,4 +11,7 @@ void validate_forward(const PeerMemory& peers, const MoeConfig& config,
 void validate_backward(const PeerMemory& peers, const MoeConfig& config,
                        std::span<const BackwardArgs> ranks);
 
+// What every maker of peers is asked for.
+void validate_heaps(int ep_size, std::size_t heap_bytes);
+
 }  // namespace catamount

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "catamount/peer_memory.h"
-#include "core/check.h"
 #include "core/layout.h"
+#include "core/validate.h"
 
 namespace catamount {
 namespace {
@@ -21,12 +21,7 @@ struct Heaps {
   std::vector<Heap> heap;
 
   Heaps(int ep_size, std::size_t heap_bytes) : bytes(heap_bytes) {
-    check(ep_size >= 1 && ep_size <= kMaxRanks, "ep_size must be in [1, {}], got {}", kMaxRanks,
-          ep_size);
-    check(heap_bytes >= sizeof(HeapControl),
-          "heap_bytes must hold at least the {} bytes of control words, got {}: ask "
-          "heap_bytes(config)",
-          sizeof(HeapControl), heap_bytes);
+    validate_heaps(ep_size, heap_bytes);
     for (int r = 0; r < ep_size; ++r) {
       heap.emplace_back(
           static_cast<std::byte*>(::operator new[](heap_bytes, std::align_val_t{kHeapAlign})));

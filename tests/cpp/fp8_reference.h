@@ -9,6 +9,13 @@
 #include <cstdint>
 #include <limits>
 
+#if __has_include(<cuda_fp8.h>)  // NVIDIA's own conversions, on the host
+#include <cuda_fp8.h>
+#define HAVE_CUDA_FP8 1
+#else
+#define HAVE_CUDA_FP8 0
+#endif
+
 namespace catamount::test {
 
 inline double e4m3_value(int code) {

@@ -1,6 +1,8 @@
 // The case list of the layer: every backend runs it, forward and backward, against the oracle.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
@@ -177,6 +179,15 @@ inline std::vector<NamedCase> layer_cases() {
   add_form_cases(&all);
   add_precision_cases(&all);
   return all;
+}
+
+inline void expect_ok(const std::vector<model::NamedComparison>& all) {
+  for (const model::NamedComparison& c : all) {
+    EXPECT_TRUE(c.ok()) << c.name << ": relative error " << c.comparison.relative_error << " > "
+                        << c.bound << ", non-finite mismatches "
+                        << c.comparison.nonfinite_mismatches;
+    EXPECT_EQ(c.comparison.missing, 0) << c.name;
+  }
 }
 
 }  // namespace catamount::test

@@ -15,15 +15,6 @@ std::unique_ptr<PeerMemory> peers_for(const MoeConfig& config) {
   return make_thread_peers(config.ep_size, heap_bytes(config));
 }
 
-void expect_ok(const std::vector<model::NamedComparison>& all) {
-  for (const model::NamedComparison& c : all) {
-    EXPECT_TRUE(c.ok()) << c.name << ": relative error " << c.comparison.relative_error << " > "
-                        << c.bound << ", non-finite mismatches "
-                        << c.comparison.nonfinite_mismatches;
-    EXPECT_EQ(c.comparison.missing, 0) << c.name;
-  }
-}
-
 class Layer : public testing::TestWithParam<NamedCase> {};
 
 TEST_P(Layer, AgreesWithTheOracleAndRepeats) {

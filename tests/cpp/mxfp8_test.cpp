@@ -10,13 +10,6 @@
 
 #include "fp8_reference.h"
 
-#if __has_include(<cuda_fp8.h>)
-#include <cuda_fp8.h>
-#define HAVE_CUDA_FP8 1
-#else
-#define HAVE_CUDA_FP8 0
-#endif
-
 namespace catamount {
 namespace {
 

@@ -82,4 +82,8 @@ class DeviceLayer {
   std::vector<ForwardArgs> args_;
 };
 
+inline std::unique_ptr<PeerMemory> peers_for(const MoeConfig& config) {
+  return make_virtual_peers(config.ep_size, heap_bytes(config));
+}
+
 }  // namespace catamount::test

@@ -1,4 +1,5 @@
 // Heaps that somebody else has made and mapped.
+#include "core/validate.h"
 #include "cuda/peers/cuda_peers.h"
 
 namespace catamount {
@@ -6,7 +7,7 @@ namespace catamount {
 std::unique_ptr<PeerMemory> make_adopted_peers(int rank, std::span<void* const> bases,
                                                std::size_t heap_bytes) {
   const int ep_size = static_cast<int>(bases.size());
-  cuda::check_heaps(ep_size, heap_bytes);
+  validate_heaps(ep_size, heap_bytes);
   check(rank >= 0 && rank < ep_size, "rank must be in [0, {}), got {}", ep_size, rank);
   std::vector<cuda::CudaPeers::Heap> heaps;
   for (int r = 0; r < ep_size; ++r) {

@@ -22,15 +22,6 @@ void check_device(int device) {
   }
 }
 
-void check_heaps(int ep_size, std::size_t heap_bytes) {
-  check(ep_size >= 1 && ep_size <= kMaxRanks, "ep_size must be in [1, {}], got {}", kMaxRanks,
-        ep_size);
-  check(heap_bytes >= sizeof(HeapControl),
-        "heap_bytes must hold at least the {} bytes of control words, got {}: ask "
-        "heap_bytes(config)",
-        sizeof(HeapControl), heap_bytes);
-}
-
 CudaPeers::Heap make_heap(int device, int rank, std::size_t heap_bytes) {
   const DeviceScope scope(device);
   void* base = nullptr;

@@ -94,9 +94,6 @@ class CudaPeers final : public PeerMemory {
 // Raises Error(not_available) unless the device exists and is a Hopper GPU.
 void check_device(int device);
 
-// Checks what every factory is given.
-void check_heaps(int ep_size, std::size_t heap_bytes);
-
 // A zeroed-control heap on a device.
 CudaPeers::Heap make_heap(int device, int rank, std::size_t heap_bytes);
 

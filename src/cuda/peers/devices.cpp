@@ -1,6 +1,7 @@
 // Ranks that are GPUs of one process: with peer access, a pointer means the same on all of them.
 #include <numeric>
 
+#include "core/validate.h"
 #include "cuda/peers/cuda_peers.h"
 
 namespace catamount {
@@ -27,7 +28,7 @@ void enable_access(int from, int to) {
 
 std::unique_ptr<PeerMemory> make_device_peers(std::span<const int> devices,
                                               std::size_t heap_bytes) {
-  cuda::check_heaps(static_cast<int>(devices.size()), heap_bytes);
+  validate_heaps(static_cast<int>(devices.size()), heap_bytes);
   for (const int device : devices) cuda::check_device(device);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     for (std::size_t j = 0; j < devices.size(); ++j) {

@@ -1,12 +1,13 @@
 // Ranks that share one GPU: a heap each, one launch for all.
 #include <numeric>
 
+#include "core/validate.h"
 #include "cuda/peers/cuda_peers.h"
 
 namespace catamount {
 
 std::unique_ptr<PeerMemory> make_virtual_peers(int ep_size, std::size_t heap_bytes, int device) {
-  cuda::check_heaps(ep_size, heap_bytes);
+  validate_heaps(ep_size, heap_bytes);
   check(ep_size <= cuda::kMaxLaunchRanks, "at most {} virtual ranks share a GPU, got {}",
         cuda::kMaxLaunchRanks, ep_size);
   cuda::check_device(device);
