@@ -39,7 +39,8 @@ CATAMOUNT_HD inline float clamp_gate(float gate, const Swiglu& p) {
   return gate > p.limit ? p.limit : gate;
 }
 CATAMOUNT_HD inline float clamp_up(float up, const Swiglu& p) {
-  return up > p.limit ? p.limit : (up < -p.limit ? -p.limit : up);
+  const float below = up > p.limit ? p.limit : up;  // one after the other: selects, no branch
+  return below < -p.limit ? -p.limit : below;
 }
 
 // Pre-activations are kept in BF16, on the same side of the clamp as the FP32 value: plain rounding
@@ -55,7 +56,8 @@ struct ClampEdge {
     inside = to_float(Bf16{static_cast<std::uint16_t>(bits)});
     outside = to_float(Bf16{static_cast<std::uint16_t>(bits + 1)});
   }
-  // What to round instead of `value`. NaN stays.
+  CATAMOUNT_HD bool clamps() const { return limit < __builtin_huge_valf(); }
+  // What to round instead of `value`: `value` itself if nothing clamps. NaN stays.
   CATAMOUNT_HD float keep_side(float value) const {
     const float magnitude = ::fabsf(value);
     const float beyond = magnitude > limit ? ::fmaxf(magnitude, outside) : inside;

@@ -5,23 +5,27 @@
 
 namespace catamount::cuda {
 
-__device__ inline void stage_down_bias(const ForwardParams& p, SharedStorage& s, const Mail& mail,
-                                       const Thread& thread) {
-  const std::int32_t first = mail.n * kTileColumns;
-  const std::int32_t expert = mail.expert;
-  stage_bias(s, thread, [&](int i) {
-    return first + i < p.hidden ? load_bias(p.bias_down, expert, first + i) : 0.0F;
-  });
+template <int kHalves>
+__device__ __forceinline__ void start_down(const ForwardParams& p, SharedStorage& s,
+                                           const Mail& mail, const Thread& thread,
+                                           float (&acc0)[kSums], float (&acc1)[kSums]) {
+  if (has_biases(p)) {
+    const std::int32_t first = mail.n * kTileColumns;
+    stage_bias(s, thread, [&](int i) {
+      return !mail.shared && first + i < p.hidden ? load_bias(p.bias_down, mail.expert, first + i)
+                                                  : 0.0F;
+    });
+  }
+  float weight[2];
+  load_row_weights(p, mail, thread, 0, weight);
+  start_at_bias(s.bias[thread.consumer], thread, weight, acc0);
+  if constexpr (kHalves == 2) {
+    load_row_weights(p, mail, thread, 1, weight);
+    start_at_bias(s.bias[thread.consumer], thread, weight, acc1);
+  }
 }
 
-__device__ inline void finish_half(const ForwardParams& p, SharedStorage& s, const Mail& mail,
-                                   const Thread& thread, Staging& staging, int half,
-                                   float (&acc)[kSums]) {
-  if (p.bias_down.data != nullptr && !mail.shared) {
-    float weight[2];
-    load_row_weights(p, mail, thread, half, weight);
-    add_bias(s.bias[thread.consumer], thread, weight, acc);
-  }
+__device__ __forceinline__ void finish_half(Staging& staging, const float (&acc)[kSums]) {
   staging.acquire();
 #pragma unroll
   for (int chunk = 0; chunk < kTileColumns / 8; chunk += 2) {

@@ -65,6 +65,9 @@ __device__ void set_up(const ForwardParams& p, SharedStorage& s, int cta) {
     s.targets[thread / 2][thread % 2] = static_cast<std::uint32_t>(
         s.schedule.config.tasks_per_unit(static_cast<Stage>(thread / 2), thread % 2 != 0));
   }
+  for (int i = thread; i < kConsumers * kTileColumns; i += kThreads) {
+    s.bias[i / kTileColumns][i % kTileColumns] = 0.0F;
+  }
   if (thread == 0 && cta == 0 && s.schedule.finished_target == 0) arrive_last(p);
   __syncthreads();
   // No CTA reaches into the other's shared memory before it is set up, none leaves before that.

@@ -58,6 +58,24 @@ __device__ inline float load_bias(const DeviceBias& bias, std::int32_t expert,
                      : to_float(static_cast<const Bf16*>(bias.data)[i]);
 }
 
+__device__ inline bool has_biases(const ForwardParams& p) {
+  return p.bias_gate.data != nullptr;  // all or none: validate.cpp
+}
+
+// `scale`: of the thread's two rows of the half. Where a layer has no biases they are zeros, set up
+// once: a branch around this would keep wgmma from running ahead.
+__device__ __forceinline__ void start_at_bias(const float* bias, const Thread& thread,
+                                              const float (&scale)[2], float (&acc)[kSums]) {
+#pragma unroll
+  for (int chunk = 0; chunk < kTileColumns / 8; ++chunk) {
+    const float2 b = *reinterpret_cast<const float2*>(bias + thread.column(chunk));
+    acc[4 * chunk + 0] = scale[0] * b.x;
+    acc[4 * chunk + 1] = scale[0] * b.y;
+    acc[4 * chunk + 2] = scale[1] * b.x;
+    acc[4 * chunk + 3] = scale[1] * b.y;
+  }
+}
+
 // Before the main loop; `of(column)` is the bias of a column of the tile.
 template <class Of>
 __device__ inline void stage_bias(SharedStorage& s, const Thread& thread, const Of& of) {

@@ -33,14 +33,37 @@ __device__ inline void free_stage(SharedStorage& s, std::uint32_t slot, int lane
   }
 }
 
+// The consumers of a CTA have the operand ring in turn.
+class Turn {
+ public:
+  __device__ Turn(SharedStorage& s, const Thread& thread)
+      : s_(s), thread_(thread), parity_(static_cast<std::uint32_t>(thread.consumer) ^ 1) {}
+
+  // The ring's parities are unambiguous once the other consumer's last K block is in.
+  __device__ void take() {
+    wait_parity(&s_.turn[thread_.consumer], parity_);
+    parity_ ^= 1;
+  }
+  __device__ void pass() {
+    if (thread_.lane == 0) ptx::mbarrier_arrive(&s_.turn[1 - thread_.consumer]);
+  }
+
+ private:
+  SharedStorage& s_;
+  Thread thread_;
+  std::uint32_t parity_;
+};
+
 // Takes the place of a tile where only the other CTA has one.
-__device__ inline void skip_tile(SharedStorage& s, const Mail& mail, const Thread& thread) {
+__device__ inline void skip_tile(SharedStorage& s, const Mail& mail, const Thread& thread,
+                                 Turn& turn) {
+  turn.take();
   RingPosition<kStages> at(mail.ring);
   for (std::int32_t k_block = 0; k_block < mail.k_blocks; ++k_block, at.advance()) {
     wait_parity(&s.full[at.slot], at.phase);
     free_stage(s, at.slot, thread.lane);
   }
-  if (thread.lane == 0) ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
+  turn.pass();
 }
 
 // Where a tile's columns begin and end: all 192, or, at the right edge, kParts times the first
@@ -67,9 +90,10 @@ struct Width {
 };
 using FullWidth = Width<1, kTileColumns>;
 
+// Adds the tile's products to the sums.
 template <int kHalves, class Columns>
-__device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread& thread,
-                                float (&acc0)[kSums], float (&acc1)[kSums]) {
+__device__ __forceinline__ void multiply(SharedStorage& s, const Mail& mail, const Thread& thread,
+                                         Turn& turn, float (&acc0)[kSums], float (&acc1)[kSums]) {
   constexpr std::uint32_t kNextK = 32 / 16;
   constexpr std::uint32_t kNextHalf = 64 * 128 / 16;
   const std::uint64_t first_a = ptx::matrix_descriptor(s.a[0]);
@@ -77,22 +101,18 @@ __device__ inline void multiply(SharedStorage& s, const Mail& mail, const Thread
   const std::int32_t k_blocks = mail.k_blocks;
   RingPosition<kStages> at(mail.ring);
   std::uint32_t before = 0;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) acc0[i] = acc1[i] = 0.0F;
+  turn.take();
   for (std::int32_t k_block = 0; k_block < k_blocks; ++k_block) {
     wait_parity(&s.full[at.slot], at.phase);
-    if (k_block + 1 == k_blocks && thread.lane == 0) {
-      ptx::mbarrier_arrive(&s.turn[1 - thread.consumer]);
-    }
+    if (k_block + 1 == k_blocks) turn.pass();
     const std::uint64_t a = first_a + at.slot * (kBytesA / 16);
     const std::uint64_t b = first_b + at.slot * (kBytesB / 16);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k) {
-      const std::uint32_t add = k > 0 || k_block > 0 ? 1 : 0;
-      Columns::multiply(acc0, a + k * kNextK, b + k * kNextK, add);
+      Columns::multiply(acc0, a + k * kNextK, b + k * kNextK, 1);
       if constexpr (kHalves == 2) {
-        Columns::multiply(acc1, a + kNextHalf + k * kNextK, b + k * kNextK, add);
+        Columns::multiply(acc1, a + kNextHalf + k * kNextK, b + k * kNextK, 1);
       }
     }
     ptx::wgmma_commit_group();
