@@ -128,14 +128,14 @@ cudaError_t max_resident_clusters(int* clusters) {
 }
 
 template <int kRanks>
+cudaError_t load() {
+  return cudaFuncSetAttribute(forward_kernel<kRanks>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(sizeof(SharedStorage)));
+}
+
+template <int kRanks>
 cudaError_t launch(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
                    cudaStream_t stream) {
-  constexpr int kSharedBytes = static_cast<int>(sizeof(SharedStorage));
-  if (const cudaError_t error = cudaFuncSetAttribute(
-          forward_kernel<kRanks>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-      error != cudaSuccess) {
-    return error;
-  }
   Launch<kRanks> arguments{};
   for (int r = 0; r < num_ranks; ++r) arguments.rank[r] = ranks[r];
   int resident = 0;
@@ -147,11 +147,16 @@ cudaError_t launch(const ForwardParams* ranks, int num_ranks, const LaunchOption
   arguments.comm_ctas = (options.comm_sms + kCluster - 1) / kCluster * kCluster;
   if (arguments.ctas_per_rank <= arguments.comm_ctas) return cudaErrorInvalidConfiguration;
   forward_kernel<kRanks><<<static_cast<unsigned>(arguments.ctas_per_rank * num_ranks), kThreads,
-                           kSharedBytes, stream>>>(arguments);
+                           sizeof(SharedStorage), stream>>>(arguments);
   return cudaGetLastError();
 }
 
 }  // namespace
+
+cudaError_t load_forward() {
+  if (const cudaError_t error = load<1>(); error != cudaSuccess) return error;
+  return load<kMaxLaunchRanks>();
+}
 
 cudaError_t launch_forward(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
                            cudaStream_t stream) {

@@ -92,6 +92,10 @@ struct LaunchOptions {
 // Ranks that one launch can drive: several where they share a GPU.
 inline constexpr int kMaxLaunchRanks = 8;
 
+// Loads the kernel into the current device and readies it for launches. Left to the first launch, a
+// load may wait for the device to be idle, while another rank's kernel on it waits for this one.
+cudaError_t load_forward();
+
 // One launch for `num_ranks` ranks of this device; `ranks` is host memory, copied.
 cudaError_t launch_forward(const ForwardParams* ranks, int num_ranks, const LaunchOptions& options,
                            cudaStream_t stream);

@@ -82,6 +82,8 @@ void CudaPeers::add_group(std::size_t index) {
   check_cuda(cudaDeviceGetAttribute(&group.num_sms, cudaDevAttrMultiProcessorCount, device),
              "counting SMs");
   const DeviceScope scope(device);
+  check_cuda(load_routing(), "loading the routing kernel");
+  check_cuda(load_forward(), "loading the forward kernel");
   check_cuda(cudaEventCreateWithFlags(&group.forked, cudaEventDisableTiming), "making an event");
   check_cuda(cudaEventCreateWithFlags(&group.joined, cudaEventDisableTiming), "making an event");
   if (groups_.size() > 1) {

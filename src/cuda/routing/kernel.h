@@ -49,6 +49,9 @@ inline constexpr int kMaxRoutingRanks = 8;
 // Chunks that suit `slots` slots of all ranks together, where `num_ranks` ranks share a launch.
 int routing_chunks(std::int64_t slots, int num_ranks);
 
+// As load_forward (forward/kernel.h).
+cudaError_t load_routing();
+
 // One launch for `num_ranks` ranks of this device, on at most `max_ctas` CTAs; `ranks` is host
 // memory, copied. The number of CTAs does not matter to the result, nor how many are resident.
 cudaError_t launch_routing(const RoutingParams* ranks, int num_ranks, int max_ctas,

@@ -108,6 +108,15 @@ int routing_chunks(std::int64_t slots, int num_ranks) {
       std::clamp<std::int64_t>(ceil_div(slots, kSlotsPerChunk), 1, kMaxRoutingChunks / num_ranks));
 }
 
+cudaError_t load_routing() {
+  cudaFuncAttributes attributes{};
+  if (const cudaError_t error = cudaFuncGetAttributes(&attributes, routing::routing_kernel<1>);
+      error != cudaSuccess) {
+    return error;
+  }
+  return cudaFuncGetAttributes(&attributes, routing::routing_kernel<kMaxRoutingRanks>);
+}
+
 cudaError_t launch_routing(const RoutingParams* ranks, int num_ranks, int max_ctas,
                            cudaStream_t stream) {
   if (num_ranks < 1 || num_ranks > kMaxRoutingRanks) return cudaErrorInvalidValue;
