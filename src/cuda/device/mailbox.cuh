@@ -7,8 +7,9 @@
 
 namespace catamount::cuda {
 
-// Arrivals that empty a slot: the loader, the storer and the four warps of one consumer.
-inline constexpr int kMailReaders = 2 + 4;
+// Arrivals that empty a slot: the loader, the storer and all threads of one consumer (one lane a
+// warp would do, but racecheck does not see what __syncwarp orders before its arrival).
+inline constexpr int kMailReaders = 2 + kWarpgroup;
 
 __device__ inline const Mail& receive(SharedStorage& s, std::uint32_t index) {
   const RingPosition<kMailSlots> at(index);
@@ -16,7 +17,7 @@ __device__ inline const Mail& receive(SharedStorage& s, std::uint32_t index) {
   return s.mail[at.slot];
 }
 
-// By one lane, after the task's last use of its mail.
+// By each reader, after the task's last use of its mail.
 __device__ inline void release(SharedStorage& s, std::uint32_t index) {
   ptx::mbarrier_arrive(&s.mail_empty[index % kMailSlots]);
 }

@@ -74,8 +74,7 @@ __device__ __forceinline__ void run_consumer(const ForwardParams& p, SharedStora
     } else {
       run_tile(p, s, mail, thread, turn, staging);
     }
-    __syncwarp();
-    if (thread.lane == 0) release(s, i);
+    release(s, i);
   }
 }
 
