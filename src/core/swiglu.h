@@ -35,6 +35,7 @@ CATAMOUNT_HD inline Sigmoid sigmoid(float z) {
   return z < 0.0F ? Sigmoid{small, large} : Sigmoid{large, small};
 }
 
+CATAMOUNT_HD inline bool clamps(float limit) { return limit < __builtin_huge_valf(); }
 CATAMOUNT_HD inline float clamp_gate(float gate, const Swiglu& p) {
   return gate > p.limit ? p.limit : gate;
 }
@@ -56,7 +57,6 @@ struct ClampEdge {
     inside = to_float(Bf16{static_cast<std::uint16_t>(bits)});
     outside = to_float(Bf16{static_cast<std::uint16_t>(bits + 1)});
   }
-  CATAMOUNT_HD bool clamps() const { return limit < __builtin_huge_valf(); }
   // What to round instead of `value`: `value` itself if nothing clamps. NaN stays.
   CATAMOUNT_HD float keep_side(float value) const {
     const float magnitude = ::fabsf(value);

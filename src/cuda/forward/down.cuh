@@ -9,13 +9,10 @@ template <int kHalves>
 __device__ __forceinline__ void start_down(const ForwardParams& p, SharedStorage& s,
                                            const Mail& mail, const Thread& thread,
                                            float (&acc0)[kSums], float (&acc1)[kSums]) {
-  if (has_biases(p)) {
-    const std::int32_t first = mail.n * kTileColumns;
-    stage_bias(s, thread, [&](int i) {
-      return !mail.shared && first + i < p.hidden ? load_bias(p.bias_down, mail.expert, first + i)
-                                                  : 0.0F;
-    });
-  }
+  stage_bias(p, s, mail, thread, [&](int i) {
+    const std::int64_t column = mail.n * kTileColumns + i;
+    return column < p.hidden ? load_bias(p.bias_down, mail.expert, column) : 0.0F;
+  });
   float weight[2];
   load_row_weights(p, mail, thread, 0, weight);
   start_at_bias(s.bias[thread.consumer], thread, weight, acc0);

@@ -11,7 +11,7 @@ inline constexpr int kGateChunks = kGateColumns / 8;
 
 // kPlain: SiLU(gate) up, without clamp, alpha and offset.
 __device__ inline bool is_plain(const Swiglu& p) {
-  return p.alpha == 1.0F && p.up_offset == 0.0F && !ClampEdge(p.limit).clamps();
+  return p.alpha == 1.0F && p.up_offset == 0.0F && !clamps(p.limit);
 }
 template <bool kPlain>
 __device__ inline float fast_swiglu(float gate, float up, const Swiglu& p) {
@@ -35,16 +35,12 @@ template <int kHalves>
 __device__ __forceinline__ void start_gate_up(const ForwardParams& p, SharedStorage& s,
                                               const Mail& mail, const Thread& thread,
                                               float (&acc0)[kSums], float (&acc1)[kSums]) {
-  if (has_biases(p)) {
-    const std::int32_t first = mail.n * kGateColumns;
-    stage_bias(s, thread, [&](int i) {
-      const bool up = i >= kGateColumns;
-      const std::int64_t column = first + (up ? i - kGateColumns : i);
-      return !mail.shared && column < p.intermediate
-                 ? load_bias(up ? p.bias_up : p.bias_gate, mail.expert, column)
-                 : 0.0F;
-    });
-  }
+  stage_bias(p, s, mail, thread, [&](int i) {
+    const bool up = i >= kGateColumns;
+    const std::int64_t column = mail.n * kGateColumns + (up ? i - kGateColumns : i);
+    return column < p.intermediate ? load_bias(up ? p.bias_up : p.bias_gate, mail.expert, column)
+                                   : 0.0F;
+  });
   const float ones[2] = {1.0F, 1.0F};
   start_at_bias(s.bias[thread.consumer], thread, ones, acc0);
   if constexpr (kHalves == 2) start_at_bias(s.bias[thread.consumer], thread, ones, acc1);
@@ -72,7 +68,7 @@ template <int kHalves, int kPlane>
 __device__ __forceinline__ void keep_plane(Staging& staging, const ClampEdge& edge,
                                            const float (&acc0)[kSums], const float (&acc1)[kSums]) {
   staging.acquire();
-  if (edge.clamps()) {
+  if (clamps(edge.limit)) {
     write_pre_activations<kPlane, true>(staging, 0, edge, acc0);
     if constexpr (kHalves == 2) write_pre_activations<kPlane, true>(staging, 1, edge, acc1);
   } else {

@@ -58,10 +58,6 @@ __device__ inline float load_bias(const DeviceBias& bias, std::int32_t expert,
                      : to_float(static_cast<const Bf16*>(bias.data)[i]);
 }
 
-__device__ inline bool has_biases(const ForwardParams& p) {
-  return p.bias_gate.data != nullptr;  // all or none: validate.cpp
-}
-
 // `scale`: of the thread's two rows of the half. Where a layer has no biases they are zeros, set up
 // once: a branch around this would keep wgmma from running ahead.
 __device__ __forceinline__ void start_at_bias(const float* bias, const Thread& thread,
@@ -76,12 +72,17 @@ __device__ __forceinline__ void start_at_bias(const float* bias, const Thread& t
   }
 }
 
-// Before the main loop; `of(column)` is the bias of a column of the tile.
+// Before the main loop; `of(column)` is the bias of a column of the tile. The shared expert has
+// none.
 template <class Of>
-__device__ inline void stage_bias(SharedStorage& s, const Thread& thread, const Of& of) {
+__device__ inline void stage_bias(const ForwardParams& p, SharedStorage& s, const Mail& mail,
+                                  const Thread& thread, const Of& of) {
+  if (p.bias_gate.data == nullptr) return;  // all biases or none: validate.cpp
   const auto barrier = static_cast<std::uint32_t>(1 + thread.consumer);
   ptx::bar_sync(barrier, kWarpgroup);  // the tile before has been read
-  for (int i = thread.index; i < kTileColumns; i += kWarpgroup) s.bias[thread.consumer][i] = of(i);
+  for (int i = thread.index; i < kTileColumns; i += kWarpgroup) {
+    s.bias[thread.consumer][i] = mail.shared ? 0.0F : of(i);
+  }
   ptx::bar_sync(barrier, kWarpgroup);
 }
 
